@@ -1,0 +1,67 @@
+"""cofuse: fuse and restore multi-focus stacks with a learned cosparse analysis operator.
+
+Names are loaded when first used, so that ``import cofuse`` stays cheap.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cofuse.errors import CofuseError
+    from cofuse.files import read_image, read_stack, write_image
+    from cofuse.fusion import PRESETS, FusionSettings, fuse
+    from cofuse.images import Fusion, Stack
+    from cofuse.learning import learn_operator, learn_separable_operator
+    from cofuse.noise import estimate_noise
+    from cofuse.operators import AnalysisOperator, load_operator
+    from cofuse.progress import Progress
+    from cofuse.simulation import simulate_stack
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PRESETS",
+    "AnalysisOperator",
+    "CofuseError",
+    "Fusion",
+    "FusionSettings",
+    "Progress",
+    "Stack",
+    "__version__",
+    "estimate_noise",
+    "fuse",
+    "learn_operator",
+    "learn_separable_operator",
+    "load_operator",
+    "read_image",
+    "read_stack",
+    "simulate_stack",
+    "write_image",
+]
+
+_HOMES = {
+    "errors": ("CofuseError",),
+    "files": ("read_image", "read_stack", "write_image"),
+    "fusion": ("PRESETS", "FusionSettings", "fuse"),
+    "images": ("Fusion", "Stack"),
+    "learning": ("learn_operator", "learn_separable_operator"),
+    "noise": ("estimate_noise",),
+    "operators": ("AnalysisOperator", "load_operator"),
+    "progress": ("Progress",),
+    "simulation": ("simulate_stack",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name's module at its first use."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'cofuse' has no attribute {name!r}")
+    value = getattr(import_module(f"cofuse.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Offer the public names to completion."""
+    return sorted(__all__)

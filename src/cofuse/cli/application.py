@@ -1,0 +1,24 @@
+"""The commands, put together."""
+
+from cyclopts import App
+
+from cofuse import __version__
+from cofuse.cli.demo import demo
+from cofuse.cli.fuse import fuse
+from cofuse.cli.learn import learn
+from cofuse.cli.operators import operators
+from cofuse.cli.simulate import simulate
+
+__all__ = ["app"]
+
+app = App(
+    name="cofuse",
+    help="Fuse and restore multi-focus picture stacks. Noise levels are in 8-bit grey levels.",
+    help_epilogue="Any command takes --debug to show where an error came from.",
+    version=__version__,
+)
+app.command(fuse)
+app.command(learn)
+app.command(operators)
+app.command(simulate)
+app.command(demo)

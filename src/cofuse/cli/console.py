@@ -1,0 +1,83 @@
+"""What commands share: progress bars on standard error, the noise level's spelling, folders."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from cofuse.errors import CofuseError
+from cofuse.progress import Progress, ProgressCallback, silent
+
+__all__ = [
+    "Flag",
+    "Output",
+    "empty_folder",
+    "parse_sigma",
+    "progress_bars",
+]
+
+#: A switch without a ``--no-…`` form.
+Flag = Annotated[bool, Parameter(negative=())]
+
+#: Where the result goes.
+Output = Annotated[Path, Parameter(name=["--output", "-o"])]
+
+
+@contextmanager
+def progress_bars(*, quiet: bool) -> Iterator[ProgressCallback]:
+    """Show a bar with the time left for every stage, on a terminal's standard error only."""
+    if quiet or not sys.stderr.isatty():
+        yield silent
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    bars = Bars(
+        TextColumn("{task.description:>16}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TimeRemainingColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    tasks = {}
+
+    def show(progress: Progress) -> None:
+        if progress.stage not in tasks:
+            tasks[progress.stage] = bars.add_task(progress.stage, total=progress.total)
+        bars.update(tasks[progress.stage], completed=progress.done, total=progress.total)
+
+    with bars:
+        yield show
+
+
+def parse_sigma(text: str) -> float | None:
+    """Read ``auto`` or a number of 8-bit grey levels."""
+    if text == "auto":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise CofuseError(
+            f"--sigma is {text!r}; expected auto or a number of 8-bit grey levels"
+        ) from None
+
+
+def empty_folder(path: Path, *, overwrite: bool) -> Path:
+    """Make sure of a folder to write many files to; a full one only with ``overwrite``."""
+    if path.is_dir():
+        if any(path.iterdir()) and not overwrite:
+            raise CofuseError(f"{path} is not empty; pass --overwrite to write into it anyway")
+        return path
+    try:
+        path.mkdir(parents=True)
+    except OSError as error:
+        raise CofuseError(f"the folder {path} cannot be made: {error.strerror}") from error
+    return path

@@ -1,0 +1,68 @@
+"""``cofuse demo``: the whole job on a stack made from the pictures that come with cofuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from cofuse.cli.console import Flag, empty_folder, progress_bars
+from cofuse.cli.simulate import write_simulation
+
+__all__ = ["demo"]
+
+
+def demo(
+    *,
+    output: Annotated[Path, Parameter(name=["--output", "-o"])] = Path("cofuse-demo"),
+    overwrite: Flag = False,
+) -> None:
+    """Simulate a noisy multi-focus stack, fuse it, and compare the result with the truth.
+
+    Parameters
+    ----------
+    output
+        The folder to write the stack, the results and a side-by-side picture to.
+    overwrite
+        Write into a folder that is not empty.
+    """
+    import numpy as np
+
+    from cofuse.files import read_stack, write_image
+    from cofuse.files.previews import index_picture, side_by_side
+    from cofuse.fusion import fuse
+    from cofuse.metrics import psnr, ssim
+    from cofuse.simulation import demo_simulation
+
+    folder = empty_folder(output, overwrite=overwrite)
+    stack_folder = empty_folder(folder / "stack", overwrite=overwrite)
+    simulation = demo_simulation()
+    write_simulation(simulation, stack_folder, overwrite=overwrite)
+    # Truth and its map are no frames: they go beside the folder that is fused.
+    (stack_folder / "truth.png").replace(folder / "truth.png")
+    (stack_folder / "source-map.png").replace(folder / "true-source-map.png")
+    stack = read_stack(stack_folder)
+    with progress_bars(quiet=False) as progress:
+        result = fuse(stack, progress=progress)
+    mean = stack.from_levels(np.mean([stack.to_levels(frame) for frame in stack], axis=0))
+    pictures = {
+        "one frame": stack[0],
+        "mean of the frames": mean,
+        "fused and restored": result.image,
+        "truth": simulation.truth,
+    }
+    write_image(folder / "fused.png", result.image, overwrite=overwrite)
+    assert result.source_map is not None
+    index = index_picture(result.source_map, len(stack))
+    write_image(folder / "source-map.png", index, overwrite=overwrite)
+    write_image(folder / "comparison.png", side_by_side(pictures), overwrite=overwrite)
+    best = max(range(len(stack)), key=lambda k: psnr(stack[k], simulation.truth))
+    print(f"{len(stack)} frames of {stack.width}x{stack.height}, noise of sigma 15 added,")
+    print(f"sigma estimated as {result.sigma:.1f} (8-bit grey levels)\n")
+    print(f"{'':22}{'PSNR':>9}{'SSIM':>9}")
+    rows = {"best single frame": stack[best], "mean of the frames": mean, "cofuse": result.image}
+    for name, picture in rows.items():
+        scores = psnr(picture, simulation.truth), ssim(picture, simulation.truth)
+        print(f"{name:22}{scores[0]:6.2f} dB{scores[1]:9.4f}")
+    print(f"\nlook at {folder / 'comparison.png'}")

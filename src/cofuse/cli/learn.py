@@ -1,0 +1,129 @@
+"""``cofuse learn``: an operator from a folder of pictures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from cofuse.cli.console import Flag, Output, progress_bars
+from cofuse.errors import CofuseError
+from cofuse.learning import (
+    LearningSettings,
+    learn_operator,
+    learn_separable_operator,
+    sample_patches,
+)
+
+__all__ = ["learn"]
+
+_DEFAULTS = LearningSettings()
+
+
+def learn(
+    *images: Path,
+    output: Output,
+    patch_size: int = 7,
+    rows: int | None = None,
+    patches: int = 10_000,
+    separable: Flag = False,
+    subspace_dimension: int | None = _DEFAULTS.subspace_dimension,
+    rounds: int = _DEFAULTS.rounds,
+    seed: int = _DEFAULTS.seed,
+    name: str | None = None,
+    overwrite: Flag = False,
+    quiet: Flag = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> None:
+    """Learn an analysis operator from sharp pictures.
+
+    Parameters
+    ----------
+    images
+        Picture files or folders of them; any size and depth, colour is turned to grey.
+    output
+        The operator file to write, by custom named .npz.
+    patch_size
+        Side of the patches in pixels.
+    rows
+        Number of filters: 64 for patches up to 8x8, 1.28 a pixel of the patch above.
+    patches
+        Number of patches to learn from.
+    separable
+        Learn two small factors whose product is the operator.
+    subspace_dimension
+        Dimension r of the subspaces patches are taken to lie in: 3/7 of the patch's pixels.
+    rounds
+        Rounds of coding and renewing rows.
+    seed
+        Seed of all that is random.
+    name
+        The operator's name: that of the file by default.
+    overwrite
+        Replace an operator file that exists.
+    quiet
+        No progress bar and no summary.
+    as_json
+        Print the course of the learning as JSON instead of the summary.
+    """
+    from cofuse import __version__
+    from cofuse.files import check_report, picture_files, read_image, written_whole
+    from cofuse.images import Stack
+    from cofuse.operators import operator_bytes
+
+    check_report(output, overwrite=overwrite)
+    if not 2 <= patch_size <= 32:
+        raise CofuseError(f"the patch size is {patch_size}; expected 2 to 32")
+    if patches < 1 or seed < 0:
+        raise CofuseError(
+            f"{patches} patches and seed {seed} were given; expected at least 1 and at least 0"
+        )
+    files = picture_files(images)
+    if not files:
+        raise CofuseError("no pictures were given; name picture files or folders of them")
+    if output.resolve() in {path.resolve() for path in files}:
+        raise CofuseError(f"{output} is one of the pictures; write the operator elsewhere")
+    if rows is None:
+        rows = 64 if patch_size <= 8 else 8 * round(1.28 * patch_size**2 / 8)
+    pictures = []
+    digest = hashlib.sha256()
+    for path in files:
+        picture = read_image(path)
+        pictures.append(Stack.from_arrays([picture], names=[path.name]).luminance(0))
+        digest.update(pictures[-1].tobytes())
+    provenance = {
+        "cofuse": __version__,
+        "pictures": len(files),
+        "pictures_sha256": digest.hexdigest(),
+        "patches": patches,
+        "patch_size": patch_size,
+        "seed": seed,
+    }
+    settings = LearningSettings(
+        rows=rows, subspace_dimension=subspace_dimension, rounds=rounds, seed=seed
+    )
+    samples = sample_patches(pictures, patch_size=patch_size, count=patches, seed=seed)
+    learner = learn_separable_operator if separable else learn_operator
+    with progress_bars(quiet=quiet) as progress:
+        learned = learner(
+            samples,
+            settings,
+            name=name or output.stem,
+            provenance=provenance,
+            progress=progress,
+        )
+    with written_whole(output, overwrite=overwrite) as file:
+        file.write(operator_bytes(learned.operator))
+    trace = learned.trace
+    if as_json:
+        print(json.dumps({"reason": trace.reason, "history": trace.history}, indent=2))
+    elif not quiet:
+        h, m = learned.operator.rows.shape
+        print(
+            f"{h}x{m} operator from {patches} patches of {len(files)} pictures, rank "
+            f"{trace.last('rank'):.0f}, coherence {trace.last('coherence'):.3f}, {trace.reason}: "
+            f"{output}"
+        )

@@ -1,0 +1,79 @@
+"""``cofuse operators``: list, picture and check analysis operators."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from cofuse.cli.console import Flag
+from cofuse.operators import SHIPPED_OPERATORS, AnalysisOperator, coherence, load_operator
+
+__all__ = ["operators"]
+
+operators = App(name="operators", help="List, show and check analysis operators.")
+
+
+@operators.command(name="list")
+def list_() -> None:
+    """List the operators that come with cofuse."""
+    for name in SHIPPED_OPERATORS:
+        print(_summary(load_operator(name)))
+    print("made on demand for any patch side N: dct-N, overcomplete-dct-N, differences-N")
+
+
+@operators.command
+def show(
+    name: str,
+    *,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    overwrite: Flag = False,
+) -> None:
+    """Show an operator: its facts, and its filters as a picture.
+
+    Parameters
+    ----------
+    name
+        A shipped or built-in operator's name, or an operator file.
+    output
+        The picture to write: NAME.png by default.
+    overwrite
+        Replace a picture that exists.
+    """
+    from cofuse.files import write_image
+    from cofuse.files.previews import filter_grid
+
+    operator = load_operator(name)
+    # The name stands in the file: it must not lead out of this folder.
+    path = output or Path(f"{operator.name}.png".replace("/", "-").replace("\\", "-"))
+    write_image(path, filter_grid(operator.filters), overwrite=overwrite)
+    print(_summary(operator))
+    print(json.dumps(dict(operator.provenance), indent=2))
+    print(f"filters: {path}")
+
+
+@operators.command
+def check(file: str) -> None:
+    """Check an operator file; says what is wrong and exits with 2 if anything is.
+
+    Parameters
+    ----------
+    file
+        The operator file (or name).
+    """
+    print(_summary(load_operator(file)))
+
+
+def _summary(operator: AnalysisOperator) -> str:
+    """One line of facts."""
+    h, m = operator.rows.shape
+    kind = "separable" if operator.is_separable else "full"
+    import numpy as np
+
+    rank = int(np.linalg.matrix_rank(operator.rows))
+    return (
+        f"{operator.name}: {kind}, {h} filters of {operator.patch_size}x{operator.patch_size}, "
+        f"rank {rank} of {m - 1}, coherence {coherence(operator.rows):.3f}"
+    )

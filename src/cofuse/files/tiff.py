@@ -1,0 +1,221 @@
+"""TIFF: depths, colours, strips and pages, through tifffile.
+
+tifffile returns stored samples; what they mean (inverted grey, palettes, planes, orientation) is
+put right here. It also fills missing strips with zeros, and leaves out tags it cannot read and
+pages behind a broken link with no more than a log message; all three are checked beforehand.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cofuse.errors import CofuseError
+from cofuse.files.decoding import DTYPES, Picture, check_size, orient, without_alpha
+
+__all__ = ["inspect_tiff"]
+
+Pixels = NDArray[Any]
+
+_WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _YCBCR = 0, 1, 2, 3, 6
+_JPEG = 7
+_THUMBNAIL_OR_MASK = 0b101  # bits of the NewSubfileType tag
+_FIRST_PRIVATE_TAG = 32768  # the tags below say how to read the pixels
+
+
+def inspect_tiff(path: Path, *, all_pages: bool) -> list[Picture]:
+    """Read the headers of a TIFF file: of all its pages, or of the first only.
+
+    Thumbnails and transparency masks are no pages. A series that lies in one page (a volume, or
+    an ImageJ stack of more than 4 GB) is taken apart into its planes.
+    """
+    with _opened(path) as tif:
+        count = len(tif.pages)
+        if all_pages:
+            _check_chain(tif, path)
+        elif not tif.pages[0].subfiletype & _THUMBNAIL_OR_MASK:
+            count = 1
+        pages = [(k, tif.pages.get(k, aspage=True)) for k in range(count)]
+        for _, page in pages:
+            _check_tags(page, path)
+        pages = [(k, p) for k, p in pages if not p.subfiletype & _THUMBNAIL_OR_MASK] or pages[:1]
+        if len(tif.pages) == 1 or all_pages:
+            planes = _planes(tif, path)
+            if len(tif.pages) == 1 and planes > 1:
+                return [_plane(tif, path, k, planes) for k in range(planes if all_pages else 1)]
+        several = len(tif.pages) > 1
+        return [
+            _page(page, path, k, f"{path} page {k + 1}" if several else str(path))
+            for k, page in (pages if all_pages else pages[:1])
+        ]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a TIFF file; the siblings an OME header may name are left alone."""
+    import tifffile
+
+    with path.open("rb") as file, tifffile.TiffFile(file, _multifile=False) as tif:
+        yield tif
+
+
+def _check_chain(tif: Any, path: Path) -> None:
+    """Refuse a file whose list of pages does not end in the zero that a whole list ends in."""
+    file = tif.filehandle
+    file.seek(tif.pages.next_page_offset)
+    end = file.read(tif.tiff.offsetsize)
+    if len(end) != tif.tiff.offsetsize or any(end):
+        raise CofuseError(
+            f"{path} ends after page {len(tif.pages)} although more pages follow; the file is "
+            "truncated, copy or export it again"
+        )
+
+
+def _check_tags(page: Any, path: Path) -> None:
+    """Refuse a page with tags that could not be read: without them its pixels would be others."""
+    tiff, file = page.parent.tiff, page.parent.filehandle
+    file.seek(page.offset)
+    (count,) = struct.unpack(tiff.tagnoformat, file.read(tiff.tagnosize))
+    entries = file.read(count * tiff.tagsize)
+    codes = {
+        struct.unpack_from(f"{tiff.byteorder}H", entries, start)[0]
+        for start in range(0, count * tiff.tagsize, tiff.tagsize)
+    }
+    lost = sorted(c for c in codes - {t.code for t in page.tags} if c < _FIRST_PRIVATE_TAG)
+    if lost:
+        raise CofuseError(
+            f"{path} has an unreadable header (tag {lost[0]}); the file is damaged or truncated, "
+            "copy or export it again"
+        )
+
+
+def _planes(tif: Any, path: Path) -> int:
+    """Count the pictures along the one axis a stack may have besides rows, columns, samples."""
+    if len(tif.series) != 1:
+        return 1
+    series = tif.series[0]
+    extra = [(a, n) for a, n in zip(series.axes, series.shape, strict=True) if a not in "YXS"]
+    extra = [(a, n) for a, n in extra if n > 1]
+    if len(extra) > 1:
+        sizes = " x ".join(f"{axis}={length}" for axis, length in extra)
+        raise CofuseError(
+            f"{path} has more than one axis of pictures ({sizes}); expected one focus series: "
+            "export one channel and one point in time"
+        )
+    return int(extra[0][1]) if extra else 1
+
+
+def _page(page: Any, path: Path, index: int, label: str) -> Picture:
+    """Describe one page, its picture to be decoded later."""
+    shape, dtype = _declared(page, label)
+    _check_segments(page, label)
+
+    def load() -> Pixels:
+        with _opened(path) as tif:
+            page = tif.pages.get(index, aspage=True)
+            return _interpret(page.asarray(), page, label)
+
+    return Picture(label, shape, dtype, load)
+
+
+def _plane(tif: Any, path: Path, index: int, count: int) -> Picture:
+    """Describe one plane of a series that lies in a single page."""
+    label = f"{path} page {index + 1}"
+    page = tif.pages[0]
+    shape, dtype = _declared(page, label)
+    _check_segments(page, label)
+    stored = tuple(n for axis, n in zip(page.axes, page.shape, strict=True) if axis in "YXS")
+    start, size = tif.series[0].dataoffset, tif.filehandle.size
+    if start is not None and start + count * math.prod(stored) * page.dtype.itemsize > size:
+        raise CofuseError(
+            f"{path} declares {count} pictures but ends before the last; the file is truncated, "
+            "copy or export it again"
+        )
+
+    def load() -> Pixels:
+        with _opened(path) as tif:
+            # Mapped, not read: such files are larger than memory as a rule.
+            volume = tif.asarray(series=0, out="memmap").reshape(count, *stored)
+            return _interpret(np.array(volume[index]), tif.pages[0], label)
+
+    return Picture(label, shape, dtype, load)
+
+
+def _declared(page: Any, label: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Work out the shape and dtype a page will have once interpreted; refuse what is no picture."""
+    width, height = page.imagewidth, page.imagelength
+    check_size(width, height, label)
+    photometric, bits = int(page.photometric), page.bitspersample
+    colour = photometric in (_RGB, _PALETTE, _YCBCR)
+    known = colour or photometric in (_WHITE_IS_ZERO, _BLACK_IS_ZERO)
+    # tifffile turns YCbCr into RGB where the JPEG codec does it, and only there.
+    if not known or (photometric == _YCBCR and page.compression != _JPEG):
+        name = getattr(page.photometric, "name", str(page.photometric))
+        raise CofuseError(
+            f"{label} stores its colours as {name}; expected grey or RGB: convert it to RGB first"
+        )
+    channels = 3 if photometric in (_RGB, _YCBCR) else 1
+    if page.samplesperpixel - channels not in (0, 1):
+        raise CofuseError(
+            f"{label} has {page.samplesperpixel} samples a pixel; expected 1 (grey) or 3 (RGB): "
+            "export it as grey or RGB"
+        )
+    small = page.dtype is not None and page.dtype.kind in "bu" and isinstance(bits, int)
+    dtype = np.dtype(np.uint8) if small and bits < 8 else page.dtype
+    fits = dtype is not None and dtype.newbyteorder("=") in DTYPES
+    if not fits or (photometric in (_PALETTE, _WHITE_IS_ZERO) and dtype.kind == "f"):
+        raise CofuseError(
+            f"{label} has values of type {dtype}; expected uint8, uint16, float32 or float64: "
+            "convert it, for example to 16 bits"
+        )
+    dtype = np.dtype(np.uint8) if photometric == _PALETTE else dtype.newbyteorder("=")
+    orientation = _orientation(page)
+    size = (width, height) if orientation >= 5 else (height, width)
+    return ((*size, 3) if colour else size), dtype
+
+
+def _check_segments(page: Any, label: str) -> None:
+    """Refuse a page whose strips or tiles are not all there: tifffile would fill in zeros."""
+    offsets, lengths = page.dataoffsets, page.databytecounts
+    there = len(offsets) >= math.prod(page.chunked) and len(lengths) >= len(offsets)
+    size = page.parent.filehandle.size
+    if not there or any(
+        o < 1 or n < 1 or o + n > size for o, n in zip(offsets, lengths, strict=False)
+    ):
+        raise CofuseError(
+            f"{label} lacks part of its pixels; the file is truncated, copy or export it again"
+        )
+
+
+def _interpret(samples: Pixels, page: Any, label: str) -> Pixels:
+    """Turn stored samples into grey or RGB pixels, upright, in native byte order."""
+    photometric, bits = int(page.photometric), page.bitspersample
+    pixels = samples.astype(samples.dtype.newbyteorder("="), copy=False)
+    if page.axes.replace("Z", "") == "SYX":
+        pixels = np.moveaxis(pixels, 0, -1)
+    pixels = without_alpha(pixels, label)  # before grey is inverted: alpha never is
+    if photometric == _PALETTE:
+        table = np.asarray(page.colormap)
+        # The table has 16 bits; some writers fill in 8-bit values all the same.
+        table = (table >> 8 if table.max() > 255 else table).astype(np.uint8)
+        pixels = np.moveaxis(table[:, pixels.astype(np.intp)], 0, -1)
+    elif photometric == _WHITE_IS_ZERO and bits >= 8:
+        pixels = pixels.dtype.type(2**bits - 1) - pixels
+    elif isinstance(bits, int) and bits < 8:
+        pixels = pixels.astype(np.uint8) * np.uint8(255 // (2**bits - 1))
+        pixels = 255 - pixels if photometric == _WHITE_IS_ZERO else pixels
+    return orient(pixels, _orientation(page))
+
+
+def _orientation(page: Any) -> int:
+    """Return the orientation tag; 1, upright, where it says nothing sensible."""
+    tag = page.tags.get("Orientation")
+    value = 1 if tag is None else tag.value
+    return int(value) if value in range(1, 9) else 1

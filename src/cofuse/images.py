@@ -1,0 +1,242 @@
+"""The nouns: `Stack`, the frames that go in, and `Fusion`, the picture that comes out.
+
+Frames keep their native dtype. All arithmetic happens in *grey levels*: float32 on the 0-255
+scale, whatever the depth of the file. `Stack.to_levels` and `Stack.from_levels` are the only two
+places where that scale is applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cofuse.errors import CofuseError
+from cofuse.progress import SolverTrace
+
+__all__ = [
+    "LUMINANCE_WEIGHTS",
+    "Fusion",
+    "Pixels",
+    "Stack",
+    "from_opponent",
+    "luminance",
+    "luminance_noise",
+    "to_opponent",
+]
+
+#: ITU-R BT.601 weights of R, G and B, to the digits the reference metrics use.
+LUMINANCE_WEIGHTS = (0.298936021293776, 0.587043074451121, 0.114020904255103)
+
+#: Orthonormal luminance and chrominance: grey, red against blue, green against both.
+_OPPONENT = np.array(
+    [
+        [3**-0.5, 3**-0.5, 3**-0.5],
+        [2**-0.5, 0.0, -(2**-0.5)],
+        [6**-0.5, -2 * 6**-0.5, 6**-0.5],
+    ],
+    dtype=np.float32,
+)
+
+_DTYPES = (np.uint8, np.uint16, np.float32, np.float64)
+
+#: A float frame whose values pass this is certainly not on the 0-1 scale.
+_FLOAT_SCALE_LIMIT = 16.0
+
+Pixels = NDArray[Any]
+Levels = NDArray[np.float32]
+
+
+class Stack:
+    """K pictures of one scene: same shape, same dtype, each read only when asked for.
+
+    Parameters
+    ----------
+    readers
+        One function a frame; each returns the frame as an array of shape (H, W) or (H, W, 3).
+        They may be called more than once.
+    white
+        The value that stands for white (255 grey levels). Default: the largest value of an
+        integer dtype, 1.0 for floats. A 12-bit sensor stored in uint16 has ``white=4095``.
+    names
+        One name a frame, for messages and reports.
+    """
+
+    def __init__(
+        self,
+        readers: Sequence[Callable[[], Pixels]],
+        *,
+        white: float | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        if not readers:
+            raise CofuseError("no frames were given; a stack needs at least one picture")
+        self.names = tuple(names or (f"frame {k + 1}" for k in range(len(readers))))
+        if len(self.names) != len(readers):
+            raise CofuseError(f"{len(readers)} frames but {len(self.names)} names were given")
+        self._readers = tuple(readers)
+        first = self._readers[0]()
+        _check_frame(first, self.names[0])
+        self.shape: tuple[int, ...] = first.shape
+        self.dtype: np.dtype[Any] = first.dtype
+        if white is not None and not (np.isfinite(white) and white > 0):
+            raise CofuseError(f"white is {white}; expected a positive number")
+        self._floats_to_1 = white is None and self.dtype.kind == "f"
+        if white is None:
+            white = float(np.iinfo(self.dtype).max) if self.dtype.kind == "u" else 1.0
+        self.white = float(white)
+        self._check_scale(first, self.names[0])
+
+    @classmethod
+    def from_arrays(
+        cls,
+        frames: Sequence[ArrayLike],
+        *,
+        white: float | None = None,
+        names: Sequence[str] | None = None,
+    ) -> Stack:
+        """Make a stack of arrays already in memory; they are viewed, never written to."""
+        arrays = [np.asarray(frame) for frame in frames]
+        return cls([lambda a=a: a for a in arrays], white=white, names=names)  # type: ignore[misc]
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    def __getitem__(self, index: int) -> Pixels:
+        """Read one frame and check that it fits the others."""
+        frame = self._readers[index]()
+        name = self.names[index]
+        _check_frame(frame, name)
+        if frame.shape != self.shape or frame.dtype != self.dtype:
+            raise CofuseError(
+                f"{name} is {_describe(frame.shape, frame.dtype)} but {self.names[0]} is "
+                f"{_describe(self.shape, self.dtype)}; all frames must agree"
+            )
+        self._check_scale(frame, name)
+        return frame
+
+    def _check_scale(self, frame: Pixels, name: str) -> None:
+        """Refuse floats that are certainly not on the 0-1 scale they are read on."""
+        if self._floats_to_1 and (largest := float(np.abs(frame).max())) > _FLOAT_SCALE_LIMIT:
+            raise CofuseError(
+                f"{name} holds float values up to {largest:.6g}, but floats are read on a 0-1 "
+                "scale; pass the value of white (for example 255)"
+            )
+
+    def __iter__(self) -> Iterator[Pixels]:
+        return (self[k] for k in range(len(self)))
+
+    @property
+    def height(self) -> int:
+        """Rows of pixels."""
+        return self.shape[0]
+
+    @property
+    def width(self) -> int:
+        """Columns of pixels."""
+        return self.shape[1]
+
+    @property
+    def is_colour(self) -> bool:
+        """Whether the frames are RGB rather than grey."""
+        return len(self.shape) == 3
+
+    def to_levels(self, frame: Pixels) -> Levels:
+        """Turn native values into float32 grey levels, white at 255."""
+        if self.dtype == np.uint8 and self.white == 255.0:
+            return frame.astype(np.float32)
+        return (frame * np.float32(255.0 / self.white)).astype(np.float32, copy=False)
+
+    def from_levels(self, levels: Levels) -> Pixels:
+        """Turn grey levels back into native values; integers are rounded and clipped."""
+        values = levels * np.float32(self.white / 255.0)
+        if self.dtype.kind == "u":
+            np.clip(np.rint(values, out=values), 0, np.iinfo(self.dtype).max, out=values)
+        return values.astype(self.dtype)
+
+    def luminance(self, index: int) -> Levels:
+        """Read one frame as grey levels of its luminance, shape (H, W)."""
+        return luminance(self.to_levels(self[index]))
+
+
+def luminance(levels: Levels) -> Levels:
+    """Weigh R, G and B to one grey picture; a grey picture is returned as it is."""
+    if levels.ndim == 2:
+        return levels
+    return levels @ np.array(LUMINANCE_WEIGHTS, dtype=np.float32)
+
+
+def luminance_noise(stack: Stack, sigma: float) -> float:
+    """Noise level of the luminance when that of every channel is ``sigma``."""
+    return sigma * float(np.linalg.norm(LUMINANCE_WEIGHTS)) if stack.is_colour else sigma
+
+
+def to_opponent(levels: Levels) -> Levels:
+    """Turn RGB into luminance and two chrominance planes, shape (H, W, 3); grey into (H, W, 1).
+
+    The change is orthonormal: white noise keeps its level in every plane.
+    """
+    return levels[..., None] if levels.ndim == 2 else levels @ _OPPONENT.T
+
+
+def from_opponent(planes: Levels) -> Levels:
+    """Turn planes of `to_opponent` back into grey levels of RGB or grey."""
+    return planes[..., 0] if planes.shape[-1] == 1 else planes @ _OPPONENT
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """The fused picture and how it came about.
+
+    Attributes
+    ----------
+    image
+        The all-in-focus picture, in the dtype, range and shape of the frames.
+    source_map
+        For every pixel the index (from 0) of the frame chosen there, shape (H, W).
+    confidence
+        How clear that choice was: 0 for a tie of the two best frames, towards 1 where the best
+        one has all the activity, shape (H, W). Methods that choose no frame (an average, say)
+        have neither map.
+    sigma
+        Noise level used, in 8-bit grey levels; 0 when the pixels were copied.
+    sigma_estimated
+        Whether ``sigma`` was estimated from the frames rather than given.
+    trace
+        What each iterative solver did, by stage.
+    seconds
+        Wall time of each stage.
+    """
+
+    image: Pixels
+    source_map: NDArray[np.unsignedinteger[Any]] | None = None
+    confidence: NDArray[np.float32] | None = None
+    sigma: float = 0.0
+    sigma_estimated: bool = False
+    trace: dict[str, SolverTrace] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def _check_frame(frame: Pixels, name: str) -> None:
+    """Refuse what is no picture: wrong dtype or shape, nothing in it, values not finite."""
+    if frame.dtype not in _DTYPES:
+        raise CofuseError(
+            f"{name} has values of type {frame.dtype}; expected uint8, uint16, float32 or float64"
+        )
+    if frame.ndim not in (2, 3) or (frame.ndim == 3 and frame.shape[2] != 3):
+        raise CofuseError(
+            f"{name} has shape {frame.shape}; expected (height, width) or (height, width, 3)"
+        )
+    if frame.size == 0:
+        raise CofuseError(f"{name} is empty: its shape is {frame.shape}")
+    if frame.dtype.kind == "f" and not np.isfinite(frame).all():
+        raise CofuseError(f"{name} holds NaN or infinite values; replace them before fusing")
+
+
+def _describe(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+    """Say a picture's size in a photographer's words."""
+    kind = "RGB" if len(shape) == 3 else "grey"
+    return f"{shape[1]}x{shape[0]} {kind} {dtype}"

@@ -1,0 +1,1 @@
+"""The hot loops: `reference` in plain NumPy, the oracle; `cpu`, the same functions compiled."""

@@ -1,0 +1,14 @@
+"""Learning analysis operators from pictures."""
+
+from cofuse.learning.alternating import LearnedOperator, LearningSettings, learn_operator
+from cofuse.learning.samples import normalise_patches, sample_patches
+from cofuse.learning.separable import learn_separable_operator
+
+__all__ = [
+    "LearnedOperator",
+    "LearningSettings",
+    "learn_operator",
+    "learn_separable_operator",
+    "normalise_patches",
+    "sample_patches",
+]

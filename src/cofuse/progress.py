@@ -1,0 +1,47 @@
+"""How long-running work reports itself: progress, solver traces, cancellation.
+
+A progress callback is any function of one :class:`Progress`. To cancel, let it raise; library
+code never catches what a callback raises, so the exception reaches the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+__all__ = ["Progress", "ProgressCallback", "SolverTrace", "silent"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a stage stands: ``done`` of ``total`` equal steps."""
+
+    stage: str
+    done: int
+    total: int
+
+
+ProgressCallback = Callable[[Progress], None]
+
+
+def silent(progress: Progress) -> None:
+    """Ignore all progress: the default callback."""
+
+
+@dataclass(frozen=True)
+class SolverTrace:
+    """What an iterative solver did, and in words why it stopped.
+
+    ``history`` maps the name of a measured quantity to its values, in the order of the rounds
+    at which the solver looked (not necessarily every iteration).
+    """
+
+    solver: str
+    iterations: int
+    converged: bool
+    reason: str
+    history: dict[str, tuple[float, ...]] = field(default_factory=dict)
+
+    def last(self, quantity: str) -> float:
+        """Return the last recorded value of ``quantity``."""
+        return self.history[quantity][-1]

@@ -1,0 +1,477 @@
+"""Operators: adjointness, the separable form, the norm bound, and the file format."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import zipfile
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cofuse.errors import CofuseError
+from cofuse.operators import (
+    SHIPPED_OPERATORS,
+    AnalysisOperator,
+    dct_operator,
+    finite_difference_operator,
+    load_operator,
+    overcomplete_dct_operator,
+    read_operator,
+    write_operator,
+)
+
+Array = np.ndarray[Any, Any]
+
+BUILT_IN = {
+    "dct": dct_operator,
+    "overcomplete-dct": overcomplete_dct_operator,
+    "differences": finite_difference_operator,
+}
+
+PROVENANCE = {"seed": 3, "set": "ä pictures", "settings": {"rounds": [1, 2], "rate": 0.1}}
+
+SHIPPED_ROWS = {
+    "full-5": (64, 25),
+    "full-6": (64, 36),
+    "full-7": (64, 49),
+    "full-8": (64, 64),
+    "full-9": (104, 81),
+    "separable-7": (63, 49),
+}
+
+
+def unit_mean_free(rows: Array) -> Array:
+    """Rows with their means taken off, brought to unit length."""
+    rows = rows - rows.mean(axis=1, keepdims=True)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def random_full(n: int, h: int, seed: int = 0) -> AnalysisOperator:
+    rows = unit_mean_free(np.random.default_rng(seed).normal(size=(h, n * n)))
+    return AnalysisOperator(rows, "random", PROVENANCE)
+
+
+def random_factor(n: int, h: int, seed: int) -> Array:
+    rest = unit_mean_free(np.random.default_rng(seed).normal(size=(h - 1, n)))
+    return np.concatenate([np.full((1, n), n**-0.5), rest])
+
+
+def random_separable(n: int, h: int, seed: int = 0) -> AnalysisOperator:
+    left, right = random_factor(n, h, seed), random_factor(n, h + 1, seed + 1)
+    return AnalysisOperator.from_factors(left, right, name="product", provenance=PROVENANCE)
+
+
+def make_operator(kind: str, n: int, seed: int = 0) -> AnalysisOperator:
+    if kind == "full":
+        return random_full(n, n * n + 3, seed)
+    if kind == "separable":
+        return random_separable(n, n + 1, seed)
+    return BUILT_IN[kind](n)
+
+
+KINDS = ("full", "separable", *BUILT_IN)
+
+
+def is_shipped(name: str) -> bool:
+    """Whether the operator's file is there yet."""
+    return resources.files("cofuse").joinpath("data", "operators", f"{name}.npz").is_file()
+
+
+# The operator itself.
+
+
+@given(st.sampled_from(KINDS), st.integers(2, 9), st.integers(1, 6), st.integers(0, 2**32 - 1))
+@settings(deadline=None)
+def test_adjoint_on_batches(kind: str, n: int, count: int, seed: int) -> None:
+    operator = make_operator(kind, n, seed)
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n * n, count))
+    u = rng.normal(size=(len(operator.rows), count))
+    # Sums of at most 60,000 products of order one.
+    left, right = (operator.apply(x) * u).sum(), (x * operator.adjoint(u)).sum()
+    assert left == pytest.approx(right, abs=1e-9)
+
+
+@given(
+    st.sampled_from(KINDS),
+    st.integers(2, 7),
+    st.integers(0, 9),
+    st.integers(0, 9),
+    st.data(),
+    st.integers(0, 2**32 - 1),
+)
+@settings(deadline=None)
+def test_adjoint_on_pictures_at_any_stride(
+    kind: str, n: int, more_rows: int, more_columns: int, data: st.DataObject, seed: int
+) -> None:
+    stride = data.draw(st.integers(1, n))
+    operator = make_operator(kind, n, seed)
+    rng = np.random.default_rng(seed)
+    image = rng.normal(size=(n + more_rows, n + more_columns))
+    coefficients = operator.apply_image(image, stride=stride)
+    u = rng.normal(size=coefficients.shape)
+    spread = operator.adjoint_image(u, (n + more_rows, n + more_columns), stride=stride)
+    assert (coefficients * u).sum() == pytest.approx((image * spread).sum(), abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_coefficients_of_a_picture_are_those_of_its_patches(kind: str) -> None:
+    operator = make_operator(kind, 4)
+    image = np.random.default_rng(1).normal(size=(9, 11))
+    coefficients = operator.apply_image(image, stride=3)
+    rows, columns = [0, 3, 5], [0, 3, 6, 7]
+    assert coefficients.shape == (len(operator.rows), 3, 4)
+    for i, y in enumerate(rows):
+        for j, x in enumerate(columns):
+            patch = image[y : y + 4, x : x + 4]
+            expected = np.einsum("hyx,yx->h", operator.filters, patch)
+            np.testing.assert_allclose(coefficients[:, i, j], expected, atol=1e-13)
+
+
+@given(st.integers(2, 8), st.integers(2, 9), st.integers(2, 9), st.integers(0, 2**32 - 1))
+@settings(deadline=None)
+def test_separable_rows_act_as_a_product_of_factors(n: int, a: int, b: int, seed: int) -> None:
+    left, right = random_factor(n, a, seed), random_factor(n, b, seed + 1)
+    operator = AnalysisOperator.from_factors(left, right, name="product")
+    patch = np.random.default_rng(seed).normal(size=(n, n))
+    expected = (left @ patch @ right.T).ravel()[1:]
+    np.testing.assert_allclose(operator.apply(patch.reshape(-1, 1))[:, 0], expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("n", range(2, 10))
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_of_unit_length_and_mean_free(kind: str, n: int) -> None:
+    operator = make_operator(kind, n)
+    assert operator.patch_size == n
+    assert operator.rows.dtype == np.float64
+    np.testing.assert_allclose(np.linalg.norm(operator.rows, axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(operator.rows.sum(axis=1), 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 32])
+def test_built_in_operators_have_the_rows_they_promise(n: int) -> None:
+    assert dct_operator(n).rows.shape == (n * n - 1, n * n)
+    assert overcomplete_dct_operator(n).rows.shape == ((n + 1) ** 2 - 1, n * n)
+    assert finite_difference_operator(n).rows.shape == (2 * n * (n - 1), n * n)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 8, 9])
+def test_dct_rows_are_orthonormal(n: int) -> None:
+    rows = dct_operator(n).rows
+    np.testing.assert_allclose(rows @ rows.T, np.eye(n * n - 1), atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", BUILT_IN)
+def test_built_in_operators_vanish_on_constants_only(kind: str) -> None:
+    assert np.linalg.matrix_rank(BUILT_IN[kind](6).rows) == 35
+
+
+def test_finite_differences_are_differences_of_neighbours() -> None:
+    patch = np.arange(9.0).reshape(3, 3) ** 2
+    coefficients = finite_difference_operator(3).apply(patch.reshape(-1, 1))[:, 0]
+    differences = np.concatenate([np.diff(patch, axis=1).ravel(), np.diff(patch, axis=0).ravel()])
+    np.testing.assert_allclose(coefficients, differences / np.sqrt(2), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_coefficients_keep_the_dtype_of_the_picture(dtype: type) -> None:
+    operator = dct_operator(3)
+    image = np.ones((8, 9), dtype)
+    coefficients = operator.apply_image(image)
+    assert coefficients.dtype == dtype
+    assert operator.adjoint_image(coefficients, (8, 9)).dtype == dtype
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_squared_norm_bounds_the_operator_and_is_nearly_reached(kind: str, n: int) -> None:
+    operator = make_operator(kind, n)
+    bound = operator.squared_norm()
+    x = np.random.default_rng(0).normal(size=(36, 40))
+    for _ in range(60):
+        x /= np.linalg.norm(x)
+        x = operator.adjoint_image(operator.apply_image(x), (36, 40))
+    reached = np.linalg.norm(x)  # a lower bound of the norm, whatever the number of rounds
+    assert reached <= bound * (1 + 1e-12)
+    # The bound adds 1/cos² of at most π/32 (1 %); the picture's border takes a few more away.
+    assert reached >= 0.95 * bound
+
+
+def test_squared_norm_of_differences_in_closed_form() -> None:
+    # n(n − 1) copies of (1 − cos a) + (1 − cos b) in the picture, largest at a = b = π.
+    n = 4
+    exact = 4.0 * n * (n - 1)
+    bound = finite_difference_operator(n).squared_norm()
+    assert exact <= bound <= 1.01 * exact
+
+
+@pytest.mark.parametrize("stride", [2, 3])
+def test_squared_norm_bounds_the_operator_at_larger_strides(stride: int) -> None:
+    operator = random_full(3, 12)
+    x = np.random.default_rng(0).normal(size=(20, 20))
+    for _ in range(30):
+        x /= np.linalg.norm(x)
+        x = operator.adjoint_image(operator.apply_image(x, stride=stride), (20, 20), stride=stride)
+    assert np.linalg.norm(x) <= operator.squared_norm()
+
+
+def test_rows_are_a_read_only_copy() -> None:
+    rows = unit_mean_free(np.random.default_rng(0).normal(size=(5, 9)))
+    operator = AnalysisOperator(rows)
+    kept = rows.copy()
+    rows[...] = 0.0
+    np.testing.assert_array_equal(operator.rows, kept)
+    with pytest.raises(ValueError, match="read-only"):
+        operator.rows[0, 0] = 1.0
+
+
+def test_factors_are_a_copy_too() -> None:
+    # The compiled kernels take the factors, everything else the rows: they must not drift apart.
+    left, right = random_factor(3, 4, 0), random_factor(3, 4, 1)
+    operator = AnalysisOperator.from_factors(left, right, name="product")
+    left[...] = 0.0
+    assert operator.factors is not None
+    np.testing.assert_array_equal(np.kron(*operator.factors)[1:], operator.rows)
+
+
+def test_from_factors_refuses_patches_of_unequal_sides() -> None:
+    with pytest.raises(CofuseError, match="unequal"):
+        AnalysisOperator.from_factors(random_factor(3, 4, 0), random_factor(4, 4, 1), name="odd")
+
+
+def test_patches_too_large_for_the_compiled_kernels_are_refused() -> None:
+    # kernels.loops.MARGIN holds filters of at most 40 columns; beyond it would read stray memory.
+    with pytest.raises(CofuseError, match="41"):
+        AnalysisOperator(unit_mean_free(np.random.default_rng(0).normal(size=(1, 41 * 41))))
+
+
+# Names.
+
+
+@pytest.mark.parametrize("n", [2, 7, 32])
+@pytest.mark.parametrize("kind", BUILT_IN)
+def test_built_in_operators_load_by_name(kind: str, n: int) -> None:
+    operator = load_operator(f"{kind}-{n}")
+    assert operator.name == f"{kind}-{n}"
+    np.testing.assert_array_equal(operator.rows, BUILT_IN[kind](n).rows)
+
+
+@pytest.mark.parametrize("name", ["full-77", "dct-1", "dct-33", "dct", "nowhere/operator.npz"])
+def test_an_unknown_name_lists_the_known_ones_in_one_line(name: str) -> None:
+    with pytest.raises(CofuseError) as caught:
+        load_operator(name)
+    message = str(caught.value)
+    assert name in message
+    assert "\n" not in message
+    for known in (*SHIPPED_OPERATORS, *BUILT_IN):
+        assert known in message
+
+
+def test_an_operator_loads_from_a_file_given_as_text_or_path(tmp_path: Path) -> None:
+    path = tmp_path / "mine.npz"
+    operator = random_full(3, 10)
+    write_operator(path, operator)
+    for name in (path, str(path)):
+        np.testing.assert_array_equal(load_operator(name).rows, operator.rows)
+
+
+@pytest.mark.parametrize("name", SHIPPED_OPERATORS)
+def test_shipped_operators_are_not_degenerate(name: str) -> None:
+    if not is_shipped(name):
+        pytest.skip(f"{name} is not in the package yet")
+    operator = load_operator(name)
+    rows = operator.rows
+    assert operator.name == name
+    assert rows.shape == SHIPPED_ROWS[name]
+    assert operator.is_separable == name.startswith("separable")
+    assert np.linalg.matrix_rank(rows) == rows.shape[1] - 1
+    coherence = np.abs(rows @ rows.T - np.eye(len(rows))).max()
+    assert coherence < 0.97
+    assert operator.provenance
+
+
+# Files.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_written_operator_reads_back_exactly(kind: str, tmp_path: Path) -> None:
+    operator = make_operator(kind, 4)
+    write_operator(tmp_path / "operator.npz", operator)
+    again = read_operator(tmp_path / "operator.npz")
+    np.testing.assert_array_equal(again.rows, operator.rows)
+    assert again.name == operator.name
+    assert again.provenance == operator.provenance
+    assert again.is_separable == operator.is_separable
+    for mine, theirs in zip(operator.factors or (), again.factors or (), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("kind", ["full", "separable"])
+def test_writing_twice_gives_the_same_bytes(kind: str, tmp_path: Path) -> None:
+    operator = make_operator(kind, 4)
+    for name in ("a.npz", "b.npz"):
+        write_operator(tmp_path / name, operator)
+    write_operator(tmp_path / "c.npz", read_operator(tmp_path / "a.npz"))
+    first = (tmp_path / "a.npz").read_bytes()
+    assert first == (tmp_path / "b.npz").read_bytes()
+    assert first == (tmp_path / "c.npz").read_bytes()
+
+
+def test_an_operator_file_is_read_without_pickle(tmp_path: Path) -> None:
+    write_operator(tmp_path / "operator.npz", random_full(3, 9))
+    with np.load(tmp_path / "operator.npz", allow_pickle=False) as archive:
+        assert sorted(archive.files) == ["header", "rows"]
+        header = json.loads(str(archive["header"]))
+    assert header["format"] == "cofuse-operator"
+    assert header["version"] == 1
+
+
+def header(**changes: Any) -> Array:
+    """The header of a good operator file, with changes."""
+    entries = {"format": "cofuse-operator", "version": 1, "name": "given", "provenance": {}}
+    return np.array(json.dumps(entries | changes))
+
+
+def archive(**arrays: Any) -> bytes:
+    """The bytes of an npz of these arrays."""
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def good_rows() -> Array:
+    return np.array(dct_operator(3).rows)
+
+
+def spoilt_rows(value: float) -> Array:
+    rows = good_rows()
+    rows[2, 3] = value
+    return rows
+
+
+def rows_with_a_mean() -> Array:
+    rows = good_rows() + 0.1
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def garbled_compression() -> bytes:
+    """A compressed npz whose data were overwritten: zlib stumbles before the checksum is seen."""
+    file = io.BytesIO()
+    np.savez_compressed(file, header=header(), rows=np.random.default_rng(0).normal(size=(8, 9)))
+    data = bytearray(file.getvalue())
+    start = data.find(b"rows.npy") + 28
+    data[start : start + 20] = bytes(byte ^ 0xFF for byte in data[start : start + 20])
+    return bytes(data)
+
+
+def unknown_compression() -> bytes:
+    """A zip that says its members are packed in a way that does not exist."""
+    data = bytearray(archive(header=header(), rows=good_rows()))
+    directory = data.find(b"PK\x01\x02")
+    data[directory + 10] = 0xEE
+    return bytes(data)
+
+
+def zip_with_text_for_rows() -> bytes:
+    """A zip where the member called rows is no array."""
+    file = io.BytesIO()
+    head = io.BytesIO()
+    np.save(head, header())
+    with zipfile.ZipFile(file, "w") as members:
+        members.writestr("header.npy", head.getvalue())
+        members.writestr("rows", "no array")
+    return file.getvalue()
+
+
+def bare_array() -> bytes:
+    file = io.BytesIO()
+    np.save(file, good_rows())
+    return file.getvalue()
+
+
+FACTOR = random_factor(3, 4, 0)
+
+WRONG_FILES: dict[str, Callable[[], bytes]] = {
+    "empty": lambda: b"",
+    "text": lambda: b"not an operator\n",
+    "pickle": lambda: pickle.dumps({"rows": [1, 2]}),
+    "bare array": bare_array,
+    "truncated": lambda: archive(header=header(), rows=good_rows())[:-40],
+    "cut in half": lambda: archive(header=header(), rows=good_rows())[:600],
+    "garbled": lambda: archive(header=header(), rows=good_rows()).replace(b"\x3f", b"\x40"),
+    "garbled compression": garbled_compression,
+    "unknown compression": unknown_compression,
+    "text for rows": zip_with_text_for_rows,
+    "pickled header": lambda: archive(header=np.array([{}], object), rows=good_rows()),
+    "pickled rows": lambda: archive(header=header(), rows=np.array([[None]], object)),
+    "no header": lambda: archive(rows=good_rows()),
+    "header no JSON": lambda: archive(header=np.array("{"), rows=good_rows()),
+    "header a list": lambda: archive(header=np.array("[1]"), rows=good_rows()),
+    "no format": lambda: archive(header=np.array("{}"), rows=good_rows()),
+    "other format": lambda: archive(header=header(format="dictionary"), rows=good_rows()),
+    "other version": lambda: archive(header=header(version=2), rows=good_rows()),
+    "no version": lambda: archive(
+        header=np.array('{"format": "cofuse-operator"}'), rows=good_rows()
+    ),
+    "no arrays": lambda: archive(header=header()),
+    "half the factors": lambda: archive(header=header(), left=FACTOR),
+    "too many arrays": lambda: archive(header=header(), rows=good_rows(), left=FACTOR),
+    "NaN": lambda: archive(header=header(), rows=spoilt_rows(np.nan)),
+    "infinite": lambda: archive(header=header(), rows=spoilt_rows(np.inf)),
+    "rows too long": lambda: archive(header=header(), rows=2 * good_rows()),
+    "a zero row": lambda: archive(header=header(), rows=np.zeros((2, 9))),
+    "rows with a mean": lambda: archive(header=header(), rows=rows_with_a_mean()),
+    "no square patch": lambda: archive(
+        header=header(), rows=unit_mean_free(np.arange(20.0).reshape(2, 10) ** 2)
+    ),
+    "no rows": lambda: archive(header=header(), rows=np.zeros((0, 9))),
+    "a single row": lambda: archive(header=header(), rows=good_rows()[0]),
+    "whole numbers": lambda: archive(header=header(), rows=np.eye(9, dtype=np.int64)),
+    "text rows": lambda: archive(header=header(), rows=np.array([["a", "b"]])),
+    "NaN factor": lambda: archive(header=header(), left=FACTOR * np.nan, right=FACTOR),
+    "text factor": lambda: archive(header=header(), left=np.array([["a"] * 3] * 4), right=FACTOR),
+    "flat factor": lambda: archive(header=header(), left=FACTOR[0], right=FACTOR),
+    "factor without constant": lambda: archive(header=header(), left=FACTOR[1:], right=FACTOR),
+    "factor too long": lambda: archive(
+        header=header(), left=FACTOR * np.array([[1], [2], [1], [1]]), right=FACTOR
+    ),
+    "provenance no mapping": lambda: archive(
+        header=header(provenance="abc"), left=FACTOR, right=FACTOR
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_FILES)
+def test_a_wrong_file_is_refused_in_one_line_that_names_it(wrong: str, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.npz"
+    path.write_bytes(WRONG_FILES[wrong]())
+    with pytest.raises(CofuseError) as caught:
+        read_operator(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert str(path) in message or "operator given" in message
+
+
+def test_a_missing_file_and_a_folder_are_refused_in_one_line(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.npz", tmp_path):
+        with pytest.raises(CofuseError) as caught:
+            read_operator(path)
+        assert str(path) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_every_truncation_of_a_file_is_refused(tmp_path: Path) -> None:
+    whole = archive(header=header(), rows=good_rows())
+    path = tmp_path / "cut.npz"
+    for length in range(0, len(whole), 13):
+        path.write_bytes(whole[:length])
+        with pytest.raises(CofuseError):
+            read_operator(path)

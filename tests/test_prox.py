@@ -1,0 +1,203 @@
+"""Proximal maps against the definition itself: a dense search for the minimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from cofuse.prox import hard_threshold, project_l1_ball, prox_l0, prox_log, soft_threshold
+
+Array = np.ndarray[Any, Any]
+
+#: Candidates for the minimiser: all of [-6, 6] in steps of 1/1000, with 0 among them exactly.
+GRID = np.arange(-6000, 6001) / 1000.0
+
+NUMBERS = st.floats(-5.0, 5.0)
+WEIGHTS = st.floats(0.01, 4.0)
+COLUMNS = arrays(np.float64, st.tuples(st.integers(1, 8), st.integers(1, 5)), elements=NUMBERS)
+
+
+def objective(u: float, v: Array, penalty: Callable[[Array], Array]) -> Array:
+    """The cost whose minimiser over v the proximal map at u must be."""
+    return 0.5 * (v - u) ** 2 + penalty(v)
+
+
+def assert_is_prox(u: float, result: float, penalty: Callable[[Array], Array]) -> None:
+    """No point of the grid may cost less than the result."""
+    best = objective(u, GRID, penalty).min()
+    achieved = objective(u, np.array([result]), penalty)[0]
+    # But for the rounding of sums of terms up to about 30.
+    assert achieved <= best + 1e-12
+
+
+def bisected_threshold(u: Array, radius: float) -> float:
+    """The t with ‖soft(u, t)‖₁ = radius, by halving an interval: an independent way to find it."""
+    low, high = 0.0, float(np.abs(u).max())
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        if np.maximum(np.abs(u) - middle, 0.0).sum() > radius:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+@given(NUMBERS, WEIGHTS)
+def test_soft_threshold_minimises_its_objective(u: float, weight: float) -> None:
+    result = float(soft_threshold(np.array([u]), weight)[0])
+    assert_is_prox(u, result, lambda v: weight * np.abs(v))
+
+
+@given(NUMBERS, WEIGHTS)
+def test_prox_l0_minimises_its_objective(u: float, weight: float) -> None:
+    result = float(prox_l0(np.array([u]), weight)[0])
+    assert_is_prox(u, result, lambda v: weight * (v != 0))
+
+
+@given(NUMBERS, WEIGHTS)
+def test_hard_threshold_minimises_the_l0_objective_of_half_its_square(u: float, cut: float) -> None:
+    result = float(hard_threshold(np.array([u]), cut)[0])
+    assert_is_prox(u, result, lambda v: 0.5 * cut**2 * (v != 0))
+
+
+@given(NUMBERS, st.floats(0.3, 2.0), st.floats(0.01, 1.0))
+def test_prox_log_minimises_its_objective_where_it_is_convex(
+    u: float, scale: float, share: float
+) -> None:
+    weight = share * scale**2
+    result = float(prox_log(np.array([u]), weight, scale)[0])
+    assert_is_prox(u, result, lambda v: weight * np.log1p(np.abs(v) / scale))
+
+
+@given(NUMBERS, st.floats(0.05, 1.0), st.floats(1.0, 30.0))
+def test_prox_log_minimises_its_objective_where_it_is_not_convex(
+    u: float, scale: float, times: float
+) -> None:
+    weight = times * scale**2
+    result = float(prox_log(np.array([u]), weight, scale)[0])
+    assert_is_prox(u, result, lambda v: weight * np.log1p(np.abs(v) / scale))
+
+
+def test_prox_log_is_a_soft_threshold_for_a_huge_scale() -> None:
+    # w·log(1 + v/s) = (w/s)·v up to (w/s)·v²/(2s): for s = 1e6 that is 1e-5 at most.
+    u = np.linspace(-5, 5, 101)
+    np.testing.assert_allclose(prox_log(u, 1e6, 1e6), soft_threshold(u, 1.0), atol=3e-5)
+
+
+def test_prox_log_jumps_where_the_penalty_is_not_convex() -> None:
+    u = np.linspace(0, 5, 5001)
+    kept = prox_log(u, 2.0, 0.1)
+    smallest = kept[kept > 0].min()
+    # The curvature w/(s + v)² of a minimiser cannot pass 1: v ≥ √w − s, far from zero here.
+    assert smallest >= np.sqrt(2.0) - 0.1
+
+
+def test_prox_l0_cuts_at_the_root_of_twice_the_weight() -> None:
+    weight = 0.5 * 3.0**2
+    u = np.array([2.999, -2.999, 3.001, -3.001])
+    np.testing.assert_array_equal(prox_l0(u, weight), [0, 0, 3.001, -3.001])
+
+
+def test_hard_threshold_drops_what_equals_the_threshold() -> None:
+    np.testing.assert_array_equal(hard_threshold(np.array([-2.0, 2.0, 2.5]), 2.0), [0, 0, 2.5])
+
+
+def test_soft_threshold_in_closed_form() -> None:
+    u = np.array([-3.0, -1.0, 0.0, 0.5, 4.0])
+    np.testing.assert_array_equal(soft_threshold(u, 1.0), [-2.0, 0.0, 0.0, 0.0, 3.0])
+
+
+def test_soft_threshold_takes_one_threshold_a_column() -> None:
+    u = np.array([[3.0, 3.0], [-3.0, -3.0]])
+    np.testing.assert_array_equal(soft_threshold(u, np.array([1.0, 2.0])), [[2, 1], [-2, -1]])
+
+
+@given(COLUMNS, WEIGHTS, st.integers(0, 2**32 - 1))
+def test_soft_threshold_is_firmly_non_expansive(u: Array, weight: float, seed: int) -> None:
+    w = np.random.default_rng(seed).uniform(-5, 5, u.shape)
+    p, q = soft_threshold(u, weight), soft_threshold(w, weight)
+    # ‖p − q‖² ≤ ⟨p − q, u − w⟩; each of at most 40 terms of at most 100 rounds by 1e-14.
+    assert ((p - q) ** 2).sum() <= ((p - q) * (u - w)).sum() + 1e-11
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_proximal_maps_keep_dtype_and_input(dtype: type) -> None:
+    u = np.linspace(-4, 4, 9, dtype=dtype).reshape(3, 3)
+    u.setflags(write=False)
+    threshold = dtype(1.0)
+    for result in (
+        soft_threshold(u, threshold),
+        hard_threshold(u, threshold),
+        prox_l0(u, threshold),
+        prox_log(u, 1.0, 0.5),
+        project_l1_ball(u, threshold),
+    ):
+        assert result.dtype == dtype
+        assert result.shape == u.shape
+
+
+@given(COLUMNS, st.floats(0.0, 20.0))
+def test_projection_on_the_l1_ball_is_feasible(u: Array, radius: float) -> None:
+    norms = np.abs(project_l1_ball(u, radius)).sum(axis=0)
+    # The threshold is a quotient of sums of at most 8 numbers up to 5: rounded by some 1e-14.
+    assert (norms <= radius + 1e-12).all()
+
+
+@given(COLUMNS, st.floats(0.0, 20.0))
+def test_projection_on_the_l1_ball_satisfies_the_variational_inequality(
+    u: Array, radius: float
+) -> None:
+    p = project_l1_ball(u, radius)
+    # p is the projection iff ⟨u − p, w − p⟩ ≤ 0 for all w of the ball; over the ball ⟨u − p, w⟩ is
+    # largest at a corner, where it is radius · max|u − p|.
+    worst = radius * np.abs(u - p).max(axis=0) - ((u - p) * p).sum(axis=0)
+    assert (worst <= 1e-11).all()
+
+
+@given(COLUMNS, st.floats(0.01, 20.0))
+def test_projection_on_the_l1_ball_has_the_threshold_found_by_bisection(
+    u: Array, radius: float
+) -> None:
+    p = project_l1_ball(u, radius)
+    for column, projected in zip(u.T, p.T, strict=True):
+        inside = np.abs(column).sum() <= radius
+        threshold = 0.0 if inside else bisected_threshold(column, radius)
+        expected = np.sign(column) * np.maximum(np.abs(column) - threshold, 0.0)
+        # 200 halvings of [0, 5] end at neighbouring doubles; sums of 8 such round by 1e-14.
+        np.testing.assert_allclose(projected, expected, rtol=0, atol=1e-12)
+
+
+@given(COLUMNS, st.floats(0.0, 20.0))
+def test_projection_on_the_l1_ball_is_idempotent(u: Array, radius: float) -> None:
+    once = project_l1_ball(u, radius)
+    np.testing.assert_allclose(project_l1_ball(once, radius), once, rtol=0, atol=1e-12)
+
+
+@given(COLUMNS, st.integers(0, 2**32 - 1))
+def test_projection_takes_one_radius_a_column(u: Array, seed: int) -> None:
+    radii = np.random.default_rng(seed).uniform(0, 10, u.shape[1])
+    together = project_l1_ball(u, radii)
+    for k, radius in enumerate(radii):
+        alone = project_l1_ball(u[:, k : k + 1], radius)
+        np.testing.assert_array_equal(together[:, k : k + 1], alone)
+
+
+@given(COLUMNS)
+def test_projection_on_a_ball_of_radius_zero_is_zero(u: Array) -> None:
+    np.testing.assert_array_equal(project_l1_ball(u, 0.0), np.zeros_like(u))
+
+
+def test_projection_of_a_point_inside_is_that_point() -> None:
+    u = np.array([[0.25], [-0.5], [0.0]])
+    np.testing.assert_array_equal(project_l1_ball(u, 1.0), u)
+
+
+def test_projection_takes_a_single_vector() -> None:
+    # Threshold 1: (3 − 1) + (1 − 1) + 0 = 2.
+    np.testing.assert_array_equal(project_l1_ball(np.array([3.0, -1.0, 0.5]), 2.0), [2, 0, 0])
