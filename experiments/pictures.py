@@ -1,8 +1,8 @@
 """The picture collections, read from the folder named by --data or COFUSE_DATA.
 
-`scene` reads any of them by name, all in grey: ``lytro``, ``lytro_triple``, ``mfi_whu``; ``stack-K``,
-focus stacks of K frames simulated from the test pictures; and ``sample-K``, the same, smaller, from
-the pictures that come with the package, for where there is no data folder.
+`scene` reads any of them by name, all in grey: ``lytro``, ``lytro_triple``, ``mfi_whu``;
+``stack-K``, focus stacks of K frames simulated from the test pictures; and ``sample-K``, the same,
+smaller, from the pictures that come with the package, for where there is no data folder.
 """
 
 from __future__ import annotations

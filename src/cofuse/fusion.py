@@ -23,7 +23,7 @@ from cofuse.noise import CLEAN_BELOW, estimate_noise
 from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.patches import average_patches, patch_positions
 from cofuse.progress import Progress, ProgressCallback, SolverTrace, silent
-from cofuse.reconstruction import reconstruct, shrink, shrink_twice
+from cofuse.reconstruction import check_orthonormal, reconstruct, shrink, shrink_twice
 from cofuse.selection import (
     Choice,
     choose,
@@ -95,15 +95,24 @@ class FusionSettings:
 
     def __post_init__(self) -> None:
         for name in ("local_weight", "global_weight", "smallest_region"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise CofuseError(f"{name} is {getattr(self, name)}; expected 0 or more")
+            _check(name, getattr(self, name), "a number, 0 or more", lambda v: 0 <= v < np.inf)
+        for name in ("accuracy", "epsilon"):
+            _check(name, getattr(self, name), "a number above 0", lambda v: 0 < v < np.inf)
         for name in ("window", "seam", "stride", "max_iterations"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise CofuseError(f"{name} is {getattr(self, name)}; expected 1 or more")
-        if self.method not in ("shrinkage", "letter"):
-            raise CofuseError(f"method is {self.method!r}; expected shrinkage or letter")
-        if self.x_step not in ("exact", "surrogate"):
-            raise CofuseError(f"x_step is {self.x_step!r}; expected exact or surrogate")
+            _check(name, getattr(self, name), "a whole number, 1 or more", _is_count)
+        _check("method", self.method, "shrinkage or letter", {"shrinkage", "letter"}.__contains__)
+        _check("x_step", self.x_step, "exact or surrogate", {"exact", "surrogate"}.__contains__)
+
+
+def _check(name: str, value: Any, expected: str, fits: Callable[[Any], bool]) -> None:
+    """Refuse a setting that does not fit; None stands for what the method itself decides."""
+    if value is not None and not fits(value):
+        raise CofuseError(f"{name} is {value!r}; expected {expected}")
+
+
+def _is_count(value: Any) -> bool:
+    """Whether a value is a whole number of at least one."""
+    return isinstance(value, int | np.integer) and int(value) >= 1
 
 
 #: The settings by name. ``paper`` is the letter read literally; ``auto`` is free to be better.
@@ -205,6 +214,7 @@ class _Run:
         restoring = load_operator(settings.restoring_operator) if self.sigma > 0 else None
         if restoring:
             patch_positions(stack.shape, restoring.patch_size, 1)
+            check_orthonormal(restoring)
 
         def activity(index: int) -> Levels:
             picture = stack.luminance(index)
@@ -222,6 +232,7 @@ class _Run:
         if restoring:
             with self.stage("restoration"):
                 image = self.by_plane(
+                    "restoration",
                     stack.to_levels(image),
                     lambda plane, _: shrink_twice(plane, restoring, sigma=self.sigma),
                 )
@@ -261,7 +272,7 @@ class _Run:
                 estimates.append(average_patches(patches, shape, positions))
         with self.stage("reconstruction"):
             estimate = from_opponent(np.stack(estimates, axis=-1))
-            image = self.by_plane(estimate, self.reconstruct_plane)
+            image = self.by_plane("planes", estimate, self.reconstruct_plane)
         return image, choice
 
     def reconstruct_plane(self, plane: Levels, name: str) -> Levels:
@@ -278,13 +289,13 @@ class _Run:
         )
         return plane
 
-    def by_plane(self, levels: Levels, work: Callable[[Levels, str], Levels]) -> Pixels:
+    def by_plane(self, stage: str, levels: Levels, work: Callable[[Levels, str], Levels]) -> Pixels:
         """Restore luminance and chrominance planes one by one and return native pixels."""
         planes = to_opponent(levels)
         done = []
         for index, name in enumerate(self.plane_names()):
             done.append(work(np.ascontiguousarray(planes[..., index]), name))
-            self.progress(Progress("restoration", index + 1, planes.shape[-1]))
+            self.progress(Progress(stage, index + 1, planes.shape[-1]))
         return self.stack.from_levels(from_opponent(np.stack(done, axis=-1)))
 
     def plane_names(self) -> tuple[str, ...]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from cofuse.errors import CofuseError
 from cofuse.operators import AnalysisOperator
 from cofuse.progress import Progress, ProgressCallback, SolverTrace, silent
 
-__all__ = ["reconstruct", "shrink", "shrink_twice"]
+__all__ = ["check_orthonormal", "reconstruct", "shrink", "shrink_twice"]
 
 Levels = NDArray[np.float32]
 
@@ -88,6 +89,16 @@ def reconstruct(
         "accelerated dual ascent", iteration, converged, reason, {"error": tuple(errors)}
     )
     return estimate - spread, trace
+
+
+def check_orthonormal(operator: AnalysisOperator) -> None:
+    """Refuse an operator whose rows are no orthonormal basis of the mean-free patches."""
+    h, m = operator.rows.shape
+    if h != m - 1 or np.abs(operator.rows @ operator.rows.T - np.eye(h)).max() > 1e-5:
+        raise CofuseError(
+            f"operator {operator.name} cannot restore by shrinkage: its {h} rows are no "
+            f"orthonormal basis of the mean-free patches; use dct-{operator.patch_size}"
+        )
 
 
 def shrink(picture: Levels, operator: AnalysisOperator, *, sigma: float) -> Levels:

@@ -21,6 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from cofuse.errors import CofuseError
 
     tokens = list(sys.argv[1:] if arguments is None else arguments)
+    if hasattr(sys.stdout, "reconfigure"):
+        # A file name the terminal cannot spell must not spoil the summary of work well done.
+        sys.stdout.reconfigure(errors="backslashreplace")
     debug = "--debug" in tokens
     tokens = [token for token in tokens if token != "--debug"]
     with warnings.catch_warnings():

@@ -36,13 +36,8 @@ def demo(
     from cofuse.simulation import demo_simulation
 
     folder = empty_folder(output, overwrite=overwrite)
-    stack_folder = empty_folder(folder / "stack", overwrite=overwrite)
     simulation = demo_simulation()
-    write_simulation(simulation, stack_folder, overwrite=overwrite)
-    # Truth and its map are no frames: they go beside the folder that is fused.
-    (stack_folder / "truth.png").replace(folder / "truth.png")
-    (stack_folder / "source-map.png").replace(folder / "true-source-map.png")
-    stack = read_stack(stack_folder)
+    stack = read_stack(write_simulation(simulation, folder, overwrite=overwrite))
     with progress_bars(quiet=False) as progress:
         result = fuse(stack, progress=progress)
     mean = stack.from_levels(np.mean([stack.to_levels(frame) for frame in stack], axis=0))

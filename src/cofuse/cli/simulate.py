@@ -29,7 +29,7 @@ def simulate(
     picture
         The sharp picture; without one, a picture that comes with cofuse.
     output
-        The folder to write: frame-01.png and so on, truth.png, source-map.png.
+        The folder to write: stack/frame-01.png and so on, truth.png, true-source-map.png.
     frames
         Number of frames.
     sigma
@@ -61,20 +61,20 @@ def simulate(
         print(f"{frames} frames with sigma {sigma:g}, truth and source map: {output}")
 
 
-def write_simulation(simulation: Simulation, folder: Path, *, overwrite: bool) -> list[Path]:
-    """Write frames, truth and source map; return the frames' paths."""
+def write_simulation(simulation: Simulation, folder: Path, *, overwrite: bool) -> Path:
+    """Write frames, truth and source map; return the folder of the frames.
+
+    The frames have a folder to themselves, so that it can be fused as it is.
+    """
     from cofuse.files import write_image
     from cofuse.files.previews import index_picture
 
     suffix = ".tif" if simulation.truth.dtype.kind == "f" else ".png"
     digits = max(2, len(str(len(simulation.frames))))
-    paths = [
-        folder / f"frame-{number:0{digits}}{suffix}"
-        for number in range(1, len(simulation.frames) + 1)
-    ]
-    for path, frame in zip(paths, simulation.frames, strict=True):
-        write_image(path, frame, overwrite=overwrite)
+    stack = empty_folder(folder / "stack", overwrite=overwrite)
+    for number, frame in enumerate(simulation.frames, start=1):
+        write_image(stack / f"frame-{number:0{digits}}{suffix}", frame, overwrite=overwrite)
     write_image(folder / f"truth{suffix}", simulation.truth, overwrite=overwrite)
     index = index_picture(simulation.source_map, len(simulation.frames))
-    write_image(folder / "source-map.png", index, overwrite=overwrite)
-    return paths
+    write_image(folder / "true-source-map.png", index, overwrite=overwrite)
+    return stack

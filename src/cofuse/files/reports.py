@@ -147,6 +147,9 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
-    if value is None or isinstance(value, bool | int | str):
+    if isinstance(value, str):
+        # A file's name may hold bytes that are no text; JSON cannot.
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if value is None or isinstance(value, bool | int):
         return value
     return str(value)

@@ -1,0 +1,495 @@
+"""``cofuse fuse``: what it prints and writes, and the one line it says when it cannot."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import tifffile
+
+import cofuse
+from cofuse import fusion
+from cofuse.cli import main
+from cofuse.cli.fuse import fuse as fuse_command
+from cofuse.files import read_image, write_image
+from cofuse.metrics import psnr
+from cofuse.simulation import Simulation, sample_picture, simulate_stack
+
+
+def run(*arguments: object) -> int:
+    """Run the command line in this process."""
+    return main([str(argument) for argument in arguments])
+
+
+def command(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the real command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "cofuse", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=cwd,
+    )
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """Every file and folder below, with its bytes."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
+    }
+
+
+@pytest.fixture(scope="module")
+def scene() -> Simulation:
+    grey = cv2.cvtColor(sample_picture(), cv2.COLOR_RGB2GRAY)
+    return simulate_stack(grey, frames=3, sigma=12.0, shape=(64, 72), seed=4)
+
+
+@pytest.fixture
+def place(tmp_path: Path, scene: Simulation, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with frames a.png, b.png, c.png, and the working directory."""
+    for name, frame in zip("abc", scene.frames, strict=True):
+        write_image(tmp_path / f"{name}.png", frame)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def refused(place: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Check that a command line gets exit code 2, one line, and leaves every byte as it was."""
+
+    def check(*arguments: object, words: tuple[str, ...] = ()) -> str:
+        before = contents(place)
+        capsys.readouterr()
+        assert run(*arguments) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err.startswith("cofuse: error: ") and err.endswith("\n"), (out, err)
+        assert err.count("\n") == 1 and len(err) > len("cofuse: error: ") + 10, err
+        assert contents(place) == before
+        for word in words:
+            assert word in err, err
+        return err
+
+    return check
+
+
+# --- what it does --------------------------------------------------------------------------------
+
+
+def test_fuses_files_and_says_so_in_one_line(place, scene, capsys):
+    assert run("fuse", "a.png", "b.png", "c.png", "-o", "fused.png") == 0
+    out, err = capsys.readouterr()
+    line = r"3 frames of 72x64 grey uint8, sigma (\d+\.\d) \(estimated\), \d+\.\d s: fused\.png\n"
+    found = re.fullmatch(line, out)
+    assert found and abs(float(found[1]) - 12) < 3 and err == ""
+    image = read_image(place / "fused.png")
+    assert np.array_equal(image, cofuse.fuse(scene.frames).image)
+    best = max(psnr(frame, scene.truth) for frame in scene.frames)
+    assert psnr(image, scene.truth) > best + 2
+    assert sorted(contents(place)) == ["a.png", "b.png", "c.png", "fused.png"]
+
+
+def test_given_sigma_preset_operator_and_settings_reach_the_library(place, scene):
+    code = run(
+        *("fuse", "a.png", "b.png", "c.png", "-o", "x.png", "--preset", "paper", "--sigma", "9"),
+        *("--operator", "full-8", "--set", "stride=3", "--set", "x-step=surrogate", "--no-align"),
+    )
+    expected = cofuse.fuse(
+        scene.frames,
+        sigma=9,
+        preset=cofuse.FusionSettings(
+            method="letter", operator="full-7", stride=3, x_step="surrogate"
+        ),
+        operator="full-8",
+        align=False,
+    )
+    assert code == 0 and np.array_equal(read_image(place / "x.png"), expected.image)
+
+
+def test_epsilon_can_be_set_although_it_has_no_default(place):
+    assert run("fuse", "a.png", "b.png", "-o", "x.png", "--preset", "paper", "--sigma", 9) == 0
+    set_epsilon = ("--preset", "paper", "--sigma", 9, "--set", "epsilon=0.5")
+    assert run("fuse", "a.png", "b.png", "-o", "y.png", *set_epsilon) == 0
+    assert not np.array_equal(read_image(place / "x.png"), read_image(place / "y.png"))
+
+
+def test_folder_is_taken_in_natural_order(place, scene, capsys):
+    folder = place / "frames"
+    folder.mkdir()
+    for name, frame in zip(("img10", "img9", "img1"), scene.frames, strict=True):
+        write_image(folder / f"{name}.png", frame)
+    (folder / "notes.txt").write_text("no picture")
+    assert run("fuse", folder, "-o", "x.png", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["frames"]["names"] == ["img1.png", "img9.png", "img10.png"]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
+def test_multi_page_tiff_is_a_stack(place, scene, capsys, dtype):
+    scale = {"uint8": 1, "uint16": 257, "float32": np.float32(1 / 255)}[dtype]
+    frames = [frame.astype(dtype) * scale for frame in scene.frames]
+    tifffile.imwrite("stack.tif", np.stack(frames), photometric="minisblack")
+    assert run("fuse", "stack.tif", "-o", "x.tif", "--sigma", "0", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["frames"]["count"] == 3 and report["frames"]["dtype"] == dtype
+    image = read_image(place / "x.tif")
+    assert image.dtype == dtype and np.array_equal(image, cofuse.fuse(frames, sigma=0).image)
+
+
+def test_colour_frames_of_sixteen_bits(place):
+    stack = simulate_stack(sample_picture(), frames=2, shape=(40, 48), dtype=np.uint16)
+    for name, frame in zip("de", stack.frames, strict=True):
+        write_image(place / f"{name}.png", frame)
+    assert run("fuse", "d.png", "e.png", "-o", "x.png", "--sigma", "0", "--quiet") == 0
+    image = read_image(place / "x.png")
+    assert image.dtype == np.uint16 and image.shape == (40, 48, 3)
+
+
+def test_white_is_passed_on(place, scene, capsys):
+    for name, frame in zip("de", scene.frames, strict=False):
+        write_image(place / f"{name}.tif", frame.astype(np.float32))
+    assert run("fuse", "d.tif", "e.tif", "-o", "x.tif", "--white", "255", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["frames"]["white"] == 255.0
+    assert report["sigma"] == pytest.approx(cofuse.fuse(scene.frames[:2]).sigma, abs=0.05)
+
+
+def test_json_is_the_report_with_the_right_numbers(place, scene, capsys):
+    arguments = ("fuse", "a.png", "b.png", "c.png", "-o", "x.png", "--report", "x.json", "--json")
+    assert run(*arguments, "--preset", "paper", "--set", "stride=4", "--no-align") == 0
+    out, err = capsys.readouterr()
+    report = json.loads(out)
+    assert err == "" and json.loads((place / "x.json").read_text("utf-8")) == report
+    result = cofuse.fuse(
+        scene.frames,
+        preset=cofuse.FusionSettings(method="letter", operator="full-7", stride=4),
+    )
+    assert report["cofuse"] == cofuse.__version__ and report["output"] == "x.png"
+    assert report["frames"] == {
+        "count": 3,
+        "names": ["a.png", "b.png", "c.png"],
+        "width": 72,
+        "height": 64,
+        "colour": False,
+        "dtype": "uint8",
+        "white": 255.0,
+    }
+    assert report["sigma"] == pytest.approx(result.sigma) and report["sigma_estimated"] is True
+    shares = [(result.source_map == k).mean() for k in range(3)]
+    assert [s["share"] for s in report["shares"]] == pytest.approx(shares)
+    assert report["mean_confidence"] == pytest.approx(result.confidence.mean(), rel=1e-5)
+    assert set(report["traces"]) == {"local estimate", "reconstruction"}
+    assert all(trace["converged"] for trace in report["traces"].values())
+    used = report["settings"]
+    assert (used["preset"], used["stride"], used["align"]) == ("paper", 4, False)
+    assert set(report["seconds"]) == {"noise", "choice", "local estimate", "reconstruction"}
+
+
+def test_report_names_the_operator_that_was_used(place, capsys):
+    arguments = ("fuse", "a.png", "b.png", "-o", "x.png", "--operator", "full-8", "--json")
+    assert run(*arguments) == 0
+    assert json.loads(capsys.readouterr().out)["settings"]["operator"] == "full-8"
+
+
+def test_source_map_can_be_read_back(place, scene):
+    frames = ("a.png", "b.png", "c.png")
+    arguments = ("fuse", *frames, "-o", "x.png", "--sigma", "0", "--set", "seam=1")
+    assert run(*arguments, "--source-map", "map.png", "--quiet") == 0
+    shades = read_image(place / "map.png")
+    assert shades.dtype == np.uint8 and shades.ndim == 2
+    index = np.rint(shades / 255 * 2).astype(int)
+    assert np.array_equal(index, cofuse.fuse(scene.frames, sigma=0).source_map)
+    rows, columns = np.indices(index.shape)
+    assert np.array_equal(read_image(place / "x.png"), np.stack(scene.frames)[index, rows, columns])
+
+
+def test_quiet_prints_nothing(place, capsys):
+    assert run("fuse", "a.png", "b.png", "-o", "x.png", "--quiet") == 0
+    assert capsys.readouterr() == ("", "") and (place / "x.png").exists()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_bars_are_for_terminals_that_want_them(place, monkeypatch):
+    for quiet in (False, True):
+        terminal = Terminal()
+        monkeypatch.setattr(sys, "stderr", terminal)
+        silence = ["--quiet"] if quiet else []
+        assert run("fuse", "a.png", "b.png", "-o", f"{quiet}.png", *silence) == 0
+        assert ("choice" in terminal.getvalue()) is not quiet
+        assert bool(terminal.getvalue()) is not quiet
+
+
+def test_one_frame_is_restored_with_a_warning(place, scene, capsys):
+    assert run("fuse", "a.png", "-o", "x.png", "--sigma", "12") == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("1 frame")
+    assert err == "cofuse: warning: one frame only: there is nothing to fuse, it is restored\n"
+    with pytest.warns(UserWarning, match="one frame"):
+        expected = cofuse.fuse(scene.frames[:1], sigma=12).image
+    assert np.array_equal(read_image(place / "x.png"), expected)
+
+
+def test_overwrite_replaces_every_output(place):
+    names = ("x.png", "map.png", "report.json")
+    for name in names:
+        (place / name).write_bytes(b"old")
+    outputs = ("-o", "x.png", "--source-map", "map.png", "--report", "report.json")
+    assert run("fuse", "a.png", "b.png", *outputs, "--overwrite") == 0
+    assert all((place / name).read_bytes() != b"old" for name in names)
+
+
+def test_defaults_are_the_librarys():
+    ours = inspect.signature(fuse_command).parameters
+    theirs = inspect.signature(fusion.fuse).parameters
+    shared = set(theirs) - {"frames", "progress", "sigma"}
+    assert shared <= set(ours)
+    assert {name: ours[name].default for name in shared} == {
+        name: theirs[name].default for name in shared
+    }
+    assert theirs["sigma"].default is None and ours["sigma"].default == "auto"
+
+
+def test_wish_to_stop_is_granted(place, monkeypatch, capsys):
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fusion, "fuse", interrupted)
+    before = contents(place)
+    assert run("fuse", "a.png", "b.png", "-o", "x.png", "--report", "r.json") == 130
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("cofuse: interrupted") and err.count("\n") == 1
+    assert contents(place) == before
+
+
+# --- what it refuses -----------------------------------------------------------------------------
+
+FRAMES = ("a.png", "b.png")
+
+
+def spoil(place: Path) -> None:
+    """Put all kinds of wrong files beside the frames."""
+    whole = (place / "a.png").read_bytes()
+    (place / "empty.png").write_bytes(b"")
+    (place / "short.png").write_bytes(whole[: len(whole) // 2])
+    (place / "text.png").write_text("this is no picture, whatever its name says")
+    (place / "nothing-here").mkdir()
+    grey = read_image(place / "a.png")
+    write_image(place / "small.png", grey[:-1])
+    write_image(place / "colour.png", np.repeat(grey[..., None], 3, axis=2))
+    write_image(place / "deep.png", grey.astype(np.uint16) * 257)
+    write_image(place / "tiny.png", grey[:6, :6])
+    float_grey = grey.astype(np.float32) / 255
+    write_image(place / "float.tif", float_grey)
+    float_grey[3, 4] = np.nan
+    write_image(place / "nan.tif", float_grey)
+    write_image(place / "bright.tif", grey.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("frames", "words"),
+    [
+        ((), ("no frames",)),
+        (("a.png", "missing.png"), ("missing.png", "does not exist")),
+        (("missing-folder/",), ("missing-folder", "does not exist")),
+        (("a.png", "empty.png"), ("empty.png", "empty")),
+        (("a.png", "short.png"), ("short.png",)),
+        (("text.png", "a.png"), ("text.png", "not a picture")),
+        (("nothing-here",), ("nothing-here", "no pictures")),
+        (("a.png", "small.png"), ("small.png", "72x63", "72x64")),
+        (("a.png", "colour.png"), ("colour.png", "RGB", "grey")),
+        (("a.png", "deep.png"), ("deep.png", "uint16", "uint8")),
+        (("tiny.png", "tiny.png"), ("6x6", "7x7")),
+        (("float.tif", "nan.tif"), ("nan.tif", "NaN")),
+        (("nan.tif", "float.tif"), ("nan.tif", "NaN")),
+        (("bright.tif", "bright.tif"), ("bright.tif", "white")),
+        ((".",), ("all frames must agree",)),
+    ],
+)
+def test_frames_that_do_not_work(place, refused, frames, words):
+    spoil(place)
+    if frames == (".",):
+        for name in ("empty.png", "short.png", "text.png"):
+            (place / name).unlink()
+    for sigma in ("0", "10", "auto"):
+        refused("fuse", *frames, "-o", "x.tif", "--sigma", sigma, words=words)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("-o", "x.png", "--sigma", "loud"), ("--sigma", "loud", "auto")),
+        (("-o", "x.png", "--sigma", "-3"), ("sigma is -3",)),
+        (("-o", "x.png", "--sigma=-3"), ("sigma is -3",)),
+        (("-o", "x.png", "--sigma", "nan"), ("sigma is nan",)),
+        (("-o", "x.png", "--sigma", "inf"), ("sigma is inf",)),
+        (("-o", "x.png", "--sigma", ""), ("--sigma",)),
+        (("-o", "x.png", "--preset", "fancy"), ("fancy", "auto", "paper")),
+        (("-o", "x.png", "--set", "colour=blue"), ("colour=blue", "window")),
+        (("-o", "x.png", "--set", "window"), ("window", "NAME=VALUE")),
+        (("-o", "x.png", "--set", "window=wide"), ("window=wide", "11")),
+        (("-o", "x.png", "--set", "window=2.5"), ("window=2.5",)),
+        (("-o", "x.png", "--set", "window=0"), ("window is 0",)),
+        (("-o", "x.png", "--set", "method=magic"), ("magic", "letter")),
+        (("-o", "x.png", "--set", "local-weight=nan"), ("local_weight",)),
+        (("-o", "x.png", "--set", "epsilon=little"), ("epsilon",)),
+        (("-o", "x.png", "--white", "dark"), ("--white", "dark")),
+        (("-o", "x.png", "--white", "-1"), ("white is -1",)),
+        (("-o", "x.png", "--wrong", "1"), ("--wrong",)),
+        (("-o", "x.png", "--operator", "no-such"), ("no-such", "full-7")),
+        (("-o", "x.png", "--operator", "a.png"), ("a.png", "no operator file")),
+        (("-o", "x.png", "--operator", "."), ()),
+        (("-o", "x.png", "-o", "y.png"), ("-o",)),
+        (("-o",), ("-o",)),
+        ((), ("--output",)),
+        (("-o", "x.gif"), ("x.gif", ".png")),
+        (("-o", "x"), ("no suffix", ".png")),
+        (("-o", "no-such-folder/x.png"), ("no-such-folder", "does not exist")),
+        (("-o", "a.png/x.png"), ("a.png", "not a folder")),
+        (("-o", "folder.png"), ("folder.png", "is a folder")),
+        (("-o", "old.png"), ("old.png exists", "--overwrite")),
+        (("-o", "x.png", "--report", "old.json"), ("old.json exists", "--overwrite")),
+        (("-o", "x.png", "--source-map", "old.png"), ("old.png exists", "--overwrite")),
+        (("-o", "x.png", "--source-map", "map.txt"), ("map.txt", ".png")),
+        (("-o", "x.png", "--source-map", "none/map.png"), ("none", "does not exist")),
+        (("-o", "x.png", "--report", "none/r.json"), ("none", "does not exist")),
+        (("-o", "x.png", "--source-map", "x.png"), ("same",)),
+        (("-o", "x.png", "--source-map", "./x.png"), ("same",)),
+        (("-o", "x.png", "--report", "x.png"), ("same",)),
+        (("-o", "x.png", "--source-map", "m.png", "--report", "m.png"), ("same",)),
+        (("-o", "a.png"), ("a.png", "frames")),
+        (("-o", "a.png", "--overwrite"), ("a.png", "frames")),
+        (("-o", "./b.png", "--overwrite"), ("b.png", "frames")),
+        (("-o", "link.png", "--overwrite"), ("frames",)),
+        (("-o", "x.png", "--source-map", "b.png", "--overwrite"), ("b.png", "frames")),
+        (("-o", "x.png", "--report", "b.png", "--overwrite"), ("b.png", "frames")),
+    ],
+)
+def test_options_that_do_not_work(place, refused, options, words):
+    (place / "old.png").write_bytes(b"precious")
+    (place / "old.json").write_bytes(b"precious too")
+    (place / "folder.png").mkdir()
+    (place / "link.png").symlink_to("a.png")
+    refused("fuse", *FRAMES, *options, words=words)
+
+
+def test_operator_larger_than_the_picture(place, refused):
+    small = read_image(place / "a.png")[:8]
+    write_image(place / "flat.png", small)
+    arguments = ("fuse", "flat.png", "flat.png", "-o", "x.png")
+    refused(*arguments, "--operator", "full-9", words=("72x8", "9x9"))
+    large = ("--sigma", "5", "--set", "restoring-operator=dct-12")
+    refused(*arguments, *large, words=("72x8", "12x12"))
+
+
+@pytest.mark.parametrize("suffix", [".jpg", ".webp", ".bmp"])
+def test_sixteen_bits_do_not_go_into_eight(place, refused, suffix):
+    deep = read_image(place / "a.png").astype(np.uint16) * 257
+    write_image(place / "deep.png", deep)
+    refused("fuse", "deep.png", "deep.png", "-o", f"x{suffix}", words=("uint16", ".png"))
+
+
+def test_floats_go_into_tiff_only(place, refused):
+    write_image(place / "f.tif", read_image(place / "a.png").astype(np.float32) / 255)
+    refused("fuse", "f.tif", "f.tif", "-o", "x.png", words=("float32", ".tif"))
+
+
+def test_result_does_not_replace_a_frame_of_a_folder(place, refused):
+    for name in FRAMES:
+        refused("fuse", place, "-o", place / name, "--overwrite", words=("frames",))
+    inner = place / "inner"
+    inner.mkdir()
+    (inner / "linked.png").symlink_to(place / "a.png")
+    (inner / "other.png").symlink_to(place / "b.png")
+    refused("fuse", inner, "-o", "a.png", "--overwrite", words=("frames",))
+
+
+def test_map_of_many_frames_is_checked_before_anything_is_written(place, refused):
+    pages = np.zeros((257, 8, 8), np.uint8)
+    tifffile.imwrite("many.tif", pages, photometric="minisblack")
+    many = ("fuse", "many.tif", "-o", "x.png", "--sigma", "0")
+    refused(*many, "--source-map", "map.jpg", words=("map.jpg", "uint16"))
+    assert run(*many, "--source-map", "map.png", "--quiet") == 0
+    assert read_image(place / "map.png").dtype == np.uint16
+
+
+def test_folder_without_permission(place, refused, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    refused("fuse", *FRAMES, "-o", "x.png", words=("permission",))
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
+def test_read_only_folder(place, refused):
+    locked = place / "locked"
+    locked.mkdir(mode=0o555)
+    refused("fuse", *FRAMES, "-o", locked / "x.png", words=("permission",))
+    locked.chmod(0o755)
+
+
+def test_full_disk_leaves_nothing_behind(place, refused, monkeypatch):
+    def no_space(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    refused("fuse", *FRAMES, "-o", "x.png", words=("No space left",))
+
+
+# --- the real command ----------------------------------------------------------------------------
+
+
+def test_real_command_fuses_and_refuses(place):
+    done = command("fuse", *FRAMES, "-o", "x.png", "--sigma", "0", "--json", cwd=place)
+    assert done.returncode == 0 and done.stderr == ""
+    assert json.loads(done.stdout)["frames"]["count"] == 2
+    before = contents(place)
+    again = command("fuse", *FRAMES, "-o", "x.png", cwd=place)
+    assert again.returncode == 2 and again.stdout == ""
+    assert again.stderr.startswith("cofuse: error: x.png exists") and again.stderr.count("\n") == 1
+    assert contents(place) == before
+
+
+def test_damaged_frame_shows_no_traceback(place):
+    spoil(place)
+    before = contents(place)
+    done = command("fuse", "a.png", "short.png", "-o", "x.png", cwd=place)
+    assert done.returncode == 2 and done.stdout == "" and contents(place) == before
+    assert done.stderr.startswith("cofuse: error: short.png") and done.stderr.count("\n") == 1
+
+
+def test_debug_shows_where_an_error_came_from(place):
+    done = command("fuse", "a.png", "missing.png", "-o", "x.png", "--debug", cwd=place)
+    assert done.returncode != 0 and "Traceback" in done.stderr
+    assert "CofuseError" in done.stderr and "missing.png" in done.stderr
+
+
+def test_names_a_terminal_cannot_spell_are_no_obstacle(place, scene):
+    done = subprocess.run(
+        [sys.executable, "-m", "cofuse", "fuse", *FRAMES, "-o", "schärfer.png", "--sigma", "0"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=place,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert (done.returncode, done.stderr) == (0, "") and "sch\\xe4rfer.png" in done.stdout
+    assert (place / "schärfer.png").exists()
+
+
+def test_one_frame_through_the_real_command(place):
+    done = command("fuse", "a.png", "-o", "x.png", "--sigma", "0", cwd=place)
+    assert done.returncode == 0 and done.stdout.startswith("1 frame")
+    assert done.stderr.startswith("cofuse: warning: one frame") and done.stderr.count("\n") == 1

@@ -1,0 +1,576 @@
+"""Fusion: laws that hold for any frames, what the presets promise, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import replace
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cofuse
+from cofuse.errors import CofuseError
+from cofuse.fusion import PRESETS, FusionSettings, fuse
+from cofuse.images import Stack, to_opponent
+from cofuse.metrics import psnr
+from cofuse.operators import load_operator
+from cofuse.simulation import Simulation, sample_picture, simulate_stack
+
+DTYPES = ("uint8", "uint16", "float32", "float64")
+PAPER = PRESETS["paper"]
+COPYING = replace(PRESETS["auto"], seam=1)
+laws = settings(max_examples=25, deadline=None)
+
+
+def textured_frames(
+    seed: int, count: int, size: tuple[int, int], dtype: str, *, colour: bool
+) -> list[np.ndarray]:
+    """Random texture; every frame is sharp in a strip of its own and blurred elsewhere."""
+    rng = np.random.default_rng(seed)
+    shape = (*size, 3) if colour else size
+    texture = rng.random(shape)
+    blurred = cv2.blur(texture, (5, 5))
+    frames = []
+    for strip in np.array_split(np.arange(size[1]), count):
+        frame = blurred + rng.uniform(-1e-3, 1e-3, shape)
+        frame[:, strip] = texture[:, strip]
+        frames.append(in_dtype(frame.clip(0, 1), dtype))
+    return frames
+
+
+def in_dtype(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Bring values from 0 to 1 to the range of a dtype."""
+    if dtype.startswith("float"):
+        return values.astype(dtype)
+    return np.rint(values * np.iinfo(dtype).max).astype(dtype)
+
+
+frame_lists = st.builds(
+    textured_frames,
+    seed=st.integers(0, 2**32 - 1),
+    count=st.integers(2, 4),
+    size=st.tuples(st.integers(7, 40), st.integers(7, 40)),
+    dtype=st.sampled_from(DTYPES),
+    colour=st.booleans(),
+)
+
+
+def pick(frames: list[np.ndarray] | tuple[np.ndarray, ...], index: np.ndarray) -> np.ndarray:
+    """Take every pixel from the frame its index names."""
+    rows, columns = np.indices(index.shape)
+    return np.stack(frames)[index, rows, columns]
+
+
+def in_levels(image: np.ndarray) -> np.ndarray:
+    """Bring a picture of any dtype to grey levels."""
+    white = 1.0 if image.dtype.kind == "f" else np.iinfo(image.dtype).max
+    return image.astype(np.float64) * (255.0 / white)
+
+
+def away_from_seams(index: np.ndarray) -> np.ndarray:
+    """Mark the pixels in whose window of the default side there is one frame only."""
+    window = np.ones((PRESETS["auto"].seam,) * 2, np.uint8)
+    low, high = cv2.erode(index, window), cv2.dilate(index, window)
+    return np.asarray(low == high)
+
+
+def scene(
+    sigma: float, *, colour: bool = False, size: int = 64, count: int = 3, seed: int = 3
+) -> Simulation:
+    picture = sample_picture("coffee")
+    sharp = picture if colour else cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
+    return simulate_stack(sharp, frames=count, sigma=sigma, shape=(size, size), seed=seed)
+
+
+# --- without noise pixels are copied -------------------------------------------------------------
+
+
+@laws
+@given(frame_lists)
+def test_clean_pixels_are_those_of_the_frame_the_source_map_names(frames):
+    result = fuse(frames, sigma=0)
+    assert result.image.dtype == frames[0].dtype and result.image.shape == frames[0].shape
+    assert result.source_map.shape == frames[0].shape[:2]
+    assert result.source_map.max() < len(frames)
+    copies = pick(frames, result.source_map)
+    inside = away_from_seams(result.source_map)
+    assert np.array_equal(result.image[inside], copies[inside])
+    # Near a seam pixels are blended only where the seam would show, and from what is there.
+    levels, copied = (in_levels(image) for image in (result.image, copies))
+    change = np.abs(levels - copied).reshape(*inside.shape, -1).max(axis=2)
+    assert ((change == 0) | (change > 3.4)).all()
+    assert (levels >= in_levels(np.min(frames, axis=0)) - 1e-3).all()
+    assert (levels <= in_levels(np.max(frames, axis=0)) + 1e-3).all()
+    assert result.sigma == 0.0 and not result.sigma_estimated and not result.trace
+
+
+@laws
+@given(frame_lists)
+def test_without_blending_every_pixel_is_copied(frames):
+    result = fuse(frames, sigma=0, preset=COPYING)
+    assert np.array_equal(result.image, pick(frames, result.source_map))
+
+
+@pytest.mark.parametrize("colour", [False, True], ids=["grey", "rgb"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_simulated_scene_is_copied_from_the_right_frames(dtype, colour):
+    simulation = scene(0.0, colour=colour, seed=4)
+    frames = [in_dtype(frame / 255, dtype) for frame in simulation.frames]
+    result = fuse(frames, sigma=0)
+    inside = away_from_seams(result.source_map)
+    assert np.array_equal(result.image[inside], pick(frames, result.source_map)[inside])
+    assert inside.mean() > 0.6
+    assert (result.source_map == simulation.source_map).mean() > 0.8
+
+
+@laws
+@given(frame_lists, st.sampled_from(["auto", "paper"]), st.sampled_from([0.0, 12.0, None]))
+def test_inputs_are_untouched_and_may_be_read_only(frames, preset, sigma):
+    before = [frame.copy() for frame in frames]
+    for frame in frames:
+        frame.flags.writeable = False
+    result = fuse(frames, sigma=sigma, preset=preset)
+    assert all(np.array_equal(a, b) for a, b in zip(frames, before, strict=True))
+    assert not any(np.shares_memory(result.image, frame) for frame in frames)
+
+
+@laws
+@given(frame_lists, st.sampled_from(["auto", "paper"]))
+def test_results_have_dtype_shape_and_sensible_maps(frames, preset):
+    result = fuse(frames, sigma=10, preset=preset)
+    assert result.image.dtype == frames[0].dtype and result.image.shape == frames[0].shape
+    assert np.isfinite(result.image).all()
+    assert result.confidence.shape == result.source_map.shape == frames[0].shape[:2]
+    assert result.confidence.dtype == np.float32
+    assert result.confidence.min() >= 0 and result.confidence.max() <= 1
+    assert np.issubdtype(result.source_map.dtype, np.unsignedinteger)
+    assert all(seconds >= 0 for seconds in result.seconds.values()) and result.seconds
+    white = 1.0 if frames[0].dtype.kind == "f" else np.iinfo(frames[0].dtype).max
+    # Restoring may overshoot by a little what it smooths, never by a tenth of the range.
+    assert -0.1 * white <= result.image.min() and result.image.max() <= 1.1 * white
+
+
+@laws
+@given(frame_lists, st.randoms(use_true_random=False), st.sampled_from([0.0, 10.0]))
+def test_order_of_frames_only_renames_them(frames, random, sigma):
+    order = list(range(len(frames)))
+    random.shuffle(order)
+    for preset in (COPYING, PRESETS["auto"]):
+        straight = fuse(frames, sigma=sigma, preset=preset)
+        shuffled = fuse([frames[k] for k in order], sigma=sigma, preset=preset)
+        assert np.array_equal(np.array(order)[shuffled.source_map], straight.source_map)
+        assert np.array_equal(shuffled.confidence, straight.confidence)
+        if preset is COPYING or len(frames) == 2:
+            assert np.array_equal(shuffled.image, straight.image)
+        else:  # sums of three and more are rounded by their order
+            change = np.abs(in_levels(shuffled.image) - in_levels(straight.image))
+            assert (change > 0.01).mean() < 0.02 and change.max() < 4.5
+
+
+@pytest.mark.parametrize("preset", ["auto", "paper"])
+@pytest.mark.parametrize("count", [2, 5])
+def test_identical_frames_give_that_frame(preset, count):
+    frame = scene(0.0, colour=True).truth
+    result = fuse([frame] * count, sigma=0, preset=preset)
+    assert np.array_equal(result.image, frame)
+    assert not result.source_map.any() and not result.confidence.any()
+
+
+@pytest.mark.parametrize("preset", ["auto", "paper"])
+def test_one_frame_is_restored_with_a_warning(preset):
+    simulation = scene(15.0, count=1)
+    with pytest.warns(UserWarning, match="one frame only"):
+        result = fuse(simulation.frames, sigma=15, preset=preset)
+    assert psnr(result.image, simulation.truth) > psnr(simulation.frames[0], simulation.truth) + 2
+    assert not result.source_map.any() and (result.confidence == 1).all()
+
+
+@pytest.mark.parametrize("preset", ["auto", "paper"])
+@pytest.mark.parametrize("sigma", [0.0, 15.0, None])
+@pytest.mark.parametrize("level", [0, 77, 255])
+def test_constant_pictures_stay_constant(preset, sigma, level):
+    for shape in ((20, 31), (20, 31, 3)):
+        frames = [np.full(shape, level, np.uint8)] * 2
+        result = fuse(frames, sigma=sigma, preset=preset)
+        assert np.array_equal(result.image, frames[0])
+
+
+@pytest.mark.parametrize("preset", ["auto", "paper"])
+def test_picture_of_exactly_one_patch_works(preset):
+    frames = textured_frames(1, 2, (7, 7), "uint8", colour=False)
+    assert fuse(frames, sigma=5, preset=preset).image.shape == (7, 7)
+
+
+# --- one scale for all depths --------------------------------------------------------------------
+
+
+def check_same_picture(levels: np.ndarray, small: np.ndarray, *, blended: bool) -> None:
+    """Compare a picture with its 8-bit version, whose pixels are rounded by half a level."""
+    change = np.abs(levels.clip(0, 255) - small)
+    if blended:
+        # There 8-bit mixtures are rounded once more, and a seam may just show or just not.
+        assert (change > 0.6).mean() < 0.03 and change.max() < 5
+    else:
+        assert change.max() <= 0.5 + 0.05
+
+
+@pytest.mark.parametrize("sigma", [0.0, 12.0, None])
+@pytest.mark.parametrize("colour", [False, True], ids=["grey", "rgb"])
+@pytest.mark.parametrize("preset", [COPYING, PRESETS["auto"], PAPER], ids=["copy", "auto", "paper"])
+def test_depth_of_the_frames_changes_nothing(preset, colour, sigma):
+    frames = scene(12.0, colour=colour, size=48).frames
+    small = fuse(frames, sigma=sigma, preset=preset)
+    for again in (
+        [f.astype(np.uint16) * 257 for f in frames],
+        [(f / 255).astype(np.float32) for f in frames],
+        [f / 255 for f in frames],
+    ):
+        result = fuse(again, sigma=sigma, preset=preset)
+        assert result.sigma == pytest.approx(small.sigma, abs=0.01)
+        assert np.array_equal(result.source_map, small.source_map)
+        blended = preset is PRESETS["auto"]
+        check_same_picture(in_levels(result.image), small.image, blended=blended)
+        if preset is COPYING and result.sigma == 0:
+            assert np.array_equal(result.image, pick(again, small.source_map))
+
+
+@laws
+@given(seed=st.integers(0, 2**32 - 1), sigma=st.sampled_from([0.0, 8.0]))
+def test_white_sets_the_scale(seed, sigma):
+    frames = textured_frames(seed, 2, (24, 24), "uint8", colour=False)
+    small = fuse(frames, sigma=sigma, preset=COPYING)
+    deep = [frame.astype(np.uint16) * 16 for frame in frames]
+    twelve = fuse(deep, sigma=sigma, white=255 * 16, preset=COPYING)
+    assert np.array_equal(small.source_map, twelve.source_map)
+    check_same_picture(twelve.image / 16, small.image, blended=False)
+
+
+# --- with noise ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("colour", [False, True], ids=["grey", "rgb"])
+def test_auto_beats_every_source_and_the_average_by_far(colour):
+    simulation = scene(15.0, colour=colour, size=128)
+    frames, truth = simulation.frames, simulation.truth
+    result = fuse(frames)
+    assert result.sigma_estimated and result.sigma == pytest.approx(15, abs=1.5)
+    mean = np.rint(np.mean(frames, axis=0)).astype(np.uint8)
+    rival = max(psnr(picture, truth) for picture in (*frames, mean))
+    assert psnr(result.image, truth) > rival + 3
+
+
+def test_paper_beats_every_source():
+    simulation = scene(15.0, size=96)
+    best = max(psnr(frame, simulation.truth) for frame in simulation.frames)
+    result = fuse(simulation.frames, sigma=15, preset="paper")
+    assert psnr(result.image, simulation.truth) > best + 2
+
+
+@pytest.mark.parametrize("preset", ["auto", "paper"])
+def test_clean_stack_is_found_clean(preset):
+    simulation = scene(0.0, colour=True, size=96)
+    result = fuse(simulation.frames, preset=preset)
+    assert result.sigma == 0.0 and result.sigma_estimated
+    assert np.array_equal(result.image, fuse(simulation.frames, sigma=0, preset=preset).image)
+    if preset == "auto":
+        inside = away_from_seams(result.source_map)
+        copies = pick(simulation.frames, result.source_map)
+        assert np.array_equal(result.image[inside], copies[inside])
+
+
+@pytest.mark.parametrize("preset", ["auto", "paper"])
+def test_colour_noise_is_reduced_in_every_plane(preset):
+    simulation = scene(15.0, colour=True, size=96, count=2)
+    truth = to_opponent(simulation.truth.astype(np.float32))
+
+    def error(picture: np.ndarray) -> np.ndarray:
+        return (to_opponent(picture.astype(np.float32)) - truth).std(axis=(0, 1))
+
+    before = np.min([error(frame) for frame in simulation.frames], axis=0)
+    after = error(fuse(simulation.frames, sigma=15, preset=preset).image)
+    assert (after[1:] < 0.6 * before[1:]).all() and after[0] < 0.9 * before[0]
+
+
+def test_more_noise_said_is_more_smoothing_done():
+    frames = scene(10.0).frames
+    roughness = [
+        float(np.abs(np.diff(fuse(frames, sigma=sigma).image.astype(int), axis=1)).mean())
+        for sigma in (0, 5, 10, 20, 40)
+    ]
+    assert roughness == sorted(roughness, reverse=True)
+
+
+# --- the letter ----------------------------------------------------------------------------------
+
+
+@laws
+@given(frame_lists)
+def test_letter_without_noise_stays_between_the_frames(frames):
+    result = fuse(frames, sigma=0, preset=replace(PAPER, stride=1))
+    slack = 2e-6 if frames[0].dtype.kind == "f" else frames[0].dtype.itemsize - 1
+    image = result.image.astype(np.float64)
+    assert (image >= np.min(frames, axis=0) - slack).all()
+    assert (image <= np.max(frames, axis=0) + slack).all()
+    assert not result.trace
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), stride=st.sampled_from([1, 3, 6]), count=st.integers(2, 3))
+def test_letter_without_noise_is_the_average_of_the_chosen_patches(seed, stride, count):
+    frames = textured_frames(seed, count, (19, 23), "float64", colour=False)
+    rows = load_operator("full-7").rows
+    total, covered = np.zeros((19, 23)), np.zeros((19, 23))
+    for y in sorted({*range(0, 13, stride), 12}):
+        for x in sorted({*range(0, 17, stride), 16}):
+            patches = [frame[y : y + 7, x : x + 7] for frame in frames]
+            best = max(patches, key=lambda patch: np.abs(rows @ patch.ravel()).sum())
+            total[y : y + 7, x : x + 7] += best
+            covered[y : y + 7, x : x + 7] += 1
+    result = fuse(frames, sigma=0, preset=replace(PAPER, stride=stride))
+    assert np.abs(result.image - total / covered).max() < 1e-5
+
+
+@pytest.mark.parametrize("colour", [False, True], ids=["grey", "rgb"])
+def test_letter_leaves_converged_traces(colour):
+    result = fuse(scene(15.0, colour=colour).frames, sigma=15, preset="paper")
+    planes = (" Y", " C1", " C2") if colour else ("",)
+    assert set(result.trace) == {
+        f"{stage}{plane}" for stage in ("local estimate", "reconstruction") for plane in planes
+    }
+    for trace in result.trace.values():
+        assert trace.converged and 0 < trace.iterations <= PAPER.max_iterations
+        assert trace.reason and "\n" not in trace.reason and trace.history
+    assert set(result.seconds) == {"choice", "local estimate", "reconstruction"}
+
+
+def test_iteration_limit_is_kept_and_told():
+    result = fuse(scene(15.0).frames, sigma=15, preset=replace(PAPER, max_iterations=2))
+    assert all(t.iterations == 2 and not t.converged for t in result.trace.values())
+    assert all("limit" in t.reason for t in result.trace.values())
+
+
+def test_surrogate_step_reaches_the_same_picture():
+    frames = [f / 255 for f in scene(15.0).frames]
+    exact = fuse(frames, sigma=15, preset="paper")
+    surrogate = fuse(frames, sigma=15, preset=replace(PAPER, x_step="surrogate"))
+    assert "surrogate" in surrogate.trace["local estimate"].solver
+    assert 255 * np.abs(exact.image - surrogate.image).max() < 0.5
+
+
+def test_epsilon_form_constrains_what_the_penalty_punishes():
+    frames = scene(15.0).frames
+    rough = replace(PAPER, global_weight=0.0)
+    copied = fuse(frames, sigma=0, preset=rough)
+    loose = fuse(frames, sigma=15, preset=replace(rough, epsilon=100.0))
+    tight = fuse(frames, sigma=15, preset=replace(rough, epsilon=0.1))
+    assert "local estimate" in tight.trace
+    # A ball that holds every patch changes nothing; the letter's 0.1 leaves nearly flat patches.
+    assert np.abs(loose.image.astype(int) - copied.image).max() <= 1
+    assert tight.image.std() < copied.image.std()
+    change = np.abs(np.diff(tight.image.astype(int))).mean()
+    assert change < 0.5 * np.abs(np.diff(copied.image.astype(int))).mean()
+
+
+def test_letter_with_zero_weights_only_averages():
+    frames = scene(15.0).frames
+    idle = replace(PAPER, local_weight=0.0, global_weight=0.0)
+    images = [fuse(frames, sigma=sigma, preset=idle).image.astype(int) for sigma in (15, 0)]
+    assert np.abs(images[0] - images[1]).max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("preset", "name"),
+    [
+        ("auto", "full-5"),
+        ("auto", "full-9"),
+        ("auto", "dct-8"),
+        ("auto", "differences-4"),
+        ("paper", "separable-7"),
+        ("paper", "dct-8"),
+        ("paper", "full-5"),
+        ("paper", "differences-4"),
+    ],
+)
+def test_any_operator_can_take_the_presets_place(preset, name):
+    frames = scene(10.0, size=48).frames
+    by_name = fuse(frames, sigma=10, preset=preset, operator=name)
+    by_object = fuse(frames, sigma=10, preset=preset, operator=load_operator(name))
+    assert np.array_equal(by_name.image, by_object.image)
+    by_setting = fuse(frames, sigma=10, preset=replace(PRESETS[preset], operator=name))
+    assert np.array_equal(by_name.image, by_setting.image)
+
+
+@pytest.mark.parametrize("stride", [7, 8, 20])
+def test_no_stride_leaves_pixels_out(stride):
+    frames = textured_frames(0, 2, (30, 41), "float32", colour=False)
+    try:
+        result = fuse(frames, sigma=0, preset=replace(PAPER, stride=stride))
+    except CofuseError as refusal:
+        assert "stride" in str(refusal) and stride > 7
+    else:
+        assert np.isfinite(result.image).all() and np.isfinite(result.confidence).all()
+        assert (result.image >= np.min(frames, axis=0) - 2e-6).all()
+
+
+# --- how it is called ----------------------------------------------------------------------------
+
+
+def test_stack_sequence_and_array_are_one():
+    frames = scene(10.0).frames
+    results = [
+        fuse(given, sigma=10).image
+        for given in (frames, list(frames), np.stack(frames), Stack.from_arrays(frames))
+    ]
+    assert all(np.array_equal(results[0], other) for other in results[1:])
+
+
+def test_results_repeat_to_the_bit():
+    frames = scene(10.0, colour=True).frames
+    for preset in PRESETS:
+        first, second = (fuse(frames, sigma=10, preset=preset) for _ in range(2))
+        assert np.array_equal(first.image, second.image)
+
+
+def test_align_is_accepted_either_way():
+    frames = scene(0.0).frames
+    images = [fuse(frames, sigma=0, align=align).image for align in (True, False)]
+    assert np.array_equal(*images)
+
+
+def test_presets_are_settings_under_their_names():
+    frames = scene(8.0).frames
+    for name, chosen in PRESETS.items():
+        assert isinstance(chosen, FusionSettings)
+        assert np.array_equal(
+            fuse(frames, sigma=8, preset=name).image, fuse(frames, sigma=8, preset=chosen).image
+        )
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        PRESETS["auto"].window = 3  # type: ignore[misc]
+
+
+def test_many_frames_are_all_told_apart():
+    frames = [np.zeros((8, 8), np.uint8) for _ in range(300)]
+    frames[270] = np.random.default_rng(0).integers(0, 255, (8, 8), np.uint8)
+    result = fuse(frames, sigma=0)
+    assert (result.source_map == 270).all() and result.source_map.dtype == np.uint16
+
+
+STAGES = {
+    ("auto", 0.0): {"choice", "composition"},
+    ("auto", 10.0): {"choice", "composition", "restoration"},
+    ("paper", 10.0): {"choice", "local estimate", "reconstruction", "planes"},
+}
+
+
+@pytest.mark.parametrize(("preset", "sigma"), STAGES)
+def test_progress_names_the_stages_and_reaches_their_ends(preset, sigma):
+    seen: list[cofuse.Progress] = []
+    fuse(scene(10.0, colour=True).frames, sigma=sigma, preset=preset, progress=seen.append)
+    assert {step.stage for step in seen} == STAGES[preset, sigma]
+    assert all(0 < step.done <= step.total for step in seen)
+    last = {step.stage: step for step in seen}
+    last.pop("reconstruction", None)  # an iterative stage may stop well before its limit
+    assert all(step.done == step.total for step in last.values())
+
+
+class Cancelled(Exception):
+    pass
+
+
+@pytest.mark.parametrize(("preset", "sigma"), STAGES)
+def test_a_callback_cancels_by_raising(preset, sigma):
+    frames = scene(10.0).frames
+    for stage in STAGES[preset, sigma]:
+
+        def cancel(step: cofuse.Progress, stage: str = stage) -> None:
+            if step.stage == stage:
+                raise Cancelled(stage)
+
+        with pytest.raises(Cancelled, match=stage):
+            fuse(frames, sigma=sigma, preset=preset, progress=cancel)
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+GREY = np.zeros((16, 16), np.uint8)
+NAN = np.full((16, 16), np.nan, np.float32)
+HALF = np.full((16, 16), 0.5, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("frames", "options", "words"),
+    [
+        ([GREY, GREY], {"preset": "fancy"}, ["fancy", "auto", "paper"]),
+        ([GREY, GREY], {"sigma": -1}, ["sigma is -1"]),
+        ([GREY, GREY], {"sigma": np.nan}, ["sigma is nan"]),
+        ([GREY, GREY], {"sigma": np.inf}, ["sigma is inf"]),
+        ([GREY[:5], GREY[:5]], {}, ["16x5", "7x7"]),
+        ([GREY[:, :1]] * 2, {"preset": "paper"}, ["1x16", "7x7"]),
+        ([GREY[:8], GREY[:8]], {"operator": "full-9"}, ["16x8", "9x9"]),
+        ([GREY, GREY], {"operator": "no-such"}, ["no-such", "full-7"]),
+        ([GREY, GREY[1:]], {}, ["frame 2", "16x15", "16x16"]),
+        ([GREY, GREY.astype(np.uint16)], {}, ["frame 2", "uint16", "uint8"]),
+        ([GREY, np.zeros((16, 16, 3), np.uint8)], {}, ["frame 2", "RGB", "grey"]),
+        ([np.zeros((16, 16, 4), np.uint8)], {}, ["frame 1", "(16, 16, 4)"]),
+        ([HALF, NAN], {}, ["frame 2", "NaN"]),
+        ([HALF, np.full_like(HALF, np.inf)], {}, ["frame 2", "infinite"]),
+        ([HALF * 510, HALF], {}, ["frame 1", "0-1", "white"]),
+        ([GREY.astype(np.int32)] * 2, {}, ["frame 1", "int32"]),
+        ([GREY[:0], GREY[:0]], {}, ["frame 1", "empty"]),
+        ([GREY, GREY], {"white": 0}, ["white is 0"]),
+        ([], {}, ["no frames"]),
+    ],
+)
+def test_bad_calls_get_one_clear_line(frames: Any, options: dict[str, Any], words: list[str]):
+    for sigma in (0.0, 10.0):
+        with pytest.raises(CofuseError) as caught:
+            fuse(frames, **{"sigma": sigma, **options})
+        message = str(caught.value)
+        assert "\n" not in message
+        for word in words:
+            assert word in message, message
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("method", "magic"),
+        ("x_step", "guess"),
+        ("window", 0),
+        ("seam", 0),
+        ("stride", 0),
+        ("stride", -6),
+        ("max_iterations", 0),
+        ("smallest_region", -0.1),
+        ("local_weight", -1.0),
+        ("local_weight", float("nan")),
+        ("global_weight", float("inf")),
+        pytest.param("accuracy", 0.0),
+        pytest.param("accuracy", -1.0),
+        pytest.param("accuracy", float("nan")),
+        pytest.param("epsilon", -0.1),
+        pytest.param("epsilon", float("nan")),
+        pytest.param("window", 2.5),
+        pytest.param("stride", 1.5),
+    ],
+)
+def test_bad_settings_are_refused_by_name(name: str, value: Any):
+    with pytest.raises(CofuseError, match=name) as caught:
+        replace(PAPER, **{name: value})
+    assert "\n" not in str(caught.value)
+
+
+def test_restoring_operator_larger_than_the_picture_is_refused():
+    large = FusionSettings(restoring_operator="dct-32")
+    with pytest.raises(CofuseError, match="32x32"):
+        fuse([GREY, GREY], sigma=5, preset=large)
+    assert fuse([GREY, GREY], sigma=0, preset=large).image.shape == (16, 16)
+
+
+def test_restoring_operator_must_be_orthonormal():
+    with pytest.raises(CofuseError, match="orthonormal"):
+        fuse([GREY, GREY], sigma=5, preset=FusionSettings(restoring_operator="full-7"))
