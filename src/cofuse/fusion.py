@@ -87,7 +87,7 @@ class FusionSettings:
     restoring_operator: str = "dct-7"
     stride: int | None = None
     local_weight: float = 0.4
-    global_weight: float = 0.02
+    global_weight: float = 0.03
     epsilon: float | None = None
     accuracy: float = 0.5
     max_iterations: int = 1000
