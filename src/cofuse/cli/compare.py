@@ -1,0 +1,339 @@
+"""``cofuse compare``: many methods on the same frames, side by side on one page."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from cofuse import fusion
+from cofuse.cli.console import Flag, Output, empty_folder, parse_sigma, progress_bars
+from cofuse.cli.evaluate import plain_scores, score_digits, score_table, split_names
+from cofuse.errors import CofuseError
+from cofuse.images import Fusion, Pixels, Stack
+from cofuse.progress import Progress
+
+__all__ = ["compare"]
+
+#: What is compared unless methods are named. With noise, fusion alone would be no fair rival.
+_CLEAN_METHODS = ("auto", "paper", "average", "laplacian", "gff", "sf-dct")
+_NOISY_METHODS = ("auto", "paper", "average", "tv+laplacian", "tv+gff", "sf-dct")
+
+#: One metric of each family keeps the page readable; --metrics asks for others.
+_METRICS = ("psnr", "ssim", "gradient_error", "q_mi", "q_abf", "q_ncie", "q_y", "q_cb")
+
+#: Side of the part of the frames that is fused first, so that loading and compiling is not timed.
+_WARM_UP_SIDE = 48
+
+
+@dataclass
+class _Entry:
+    """One column: a method's result or an outsider's picture, or why there is none."""
+
+    name: str
+    kind: str
+    picture: Pixels | None = None
+    seconds: float | None = None
+    failure: str | None = None
+    scores: dict[str, float] = field(default_factory=dict)
+    file: str | None = None
+
+
+def compare(
+    *frames: Path,
+    output: Output,
+    methods: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    sigma: str = "auto",
+    truth: Path | None = None,
+    external: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    metrics: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    name: str | None = None,
+    white: float | None = None,
+    overwrite: Flag = False,
+    quiet: Flag = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> None:
+    """Fuse the same frames by many methods; write a page to look at, the pictures and the scores.
+
+    Parameters
+    ----------
+    frames
+        Picture files, a multi-page TIFF, or a scene's folder: its truth.png is the truth.
+    output
+        The folder to write: index.html, one picture a method, results.json.
+    methods
+        Names separated by commas: auto and paper are cofuse's own, others such as gff or laplacian
+        may have a denoiser before or after, as in tv+gff or gff+nlm; a wrong name lists all.
+    sigma
+        Noise level in 8-bit grey levels for all methods, or auto to estimate it once.
+    truth
+        The sharp picture without noise, if it is known.
+    external
+        A picture another program fused, as NAME=PATH; in a folder the one named as the stack is
+        taken. May be given more than once.
+    metrics
+        Names separated by commas, or all; by default one of each family.
+    name
+        The stack's name: by default that of its folder, or what the frames' names have in common.
+    white
+        Value of white, where it is not the largest the files can hold (4095 for 12 bits in 16).
+    overwrite
+        Write into a folder that is not empty.
+    quiet
+        No progress bars and no table.
+    as_json
+        Print the results as JSON instead of the table.
+    """
+    from cofuse.files import read_image, read_stack, write_json
+    from cofuse.files.scenes import gather_scene, scene_names
+    from cofuse.metrics.scoring import choose_metrics
+
+    level = parse_sigma(sigma)
+    if level is not None and not 0 <= level < float("inf"):
+        raise CofuseError(f"--sigma is {sigma}; expected a number of grey levels, 0 or more")
+    wanted = list(dict.fromkeys(split_names(methods)))
+    for method in wanted:
+        _resolve(method)
+    if not frames:
+        raise CofuseError("no frames were given; name picture files, a folder or a TIFF")
+    scene = gather_scene(frames, truth=truth)
+    stack = read_stack(scene.sources, white=white)
+    if len(stack) < 2:
+        raise CofuseError("only one frame was given; there is nothing to fuse and compare")
+    names = [name] if name else scene_names(frames, scene.sources)
+    reference = None if scene.truth is None else read_image(scene.truth)
+    if reference is not None and reference.shape != stack.shape:
+        raise _mismatch(str(scene.truth), reference, stack)
+    chosen = choose_metrics(
+        split_names(metrics)
+        or [m for m in _METRICS if m.startswith("q_") or reference is not None],
+        sources=True,
+        truth=reference is not None,
+    )
+    outsiders = _read_external(external, names, stack, wanted, colour=reference is not None)
+    existed = output.is_dir()
+    empty_folder(output, overwrite=overwrite)
+    estimated = level is None
+    if level is None:
+        level = _estimate(stack)
+    wanted = wanted or list(_NOISY_METHODS if level > 0 else _CLEAN_METHODS)
+    entries = _run_all(wanted, stack, level, quiet=quiet) + outsiders
+    done = [entry for entry in entries if entry.picture is not None]
+    if not any(entry.kind == "method" for entry in done):
+        if not existed:
+            with suppress(OSError):
+                output.rmdir()
+        first = entries[0]
+        raise CofuseError(f"all methods failed; {first.name}: {first.failure}")
+    _score(done, stack, chosen, reference, white)
+    facts = {
+        "name": names[0],
+        "frames": {
+            "names": list(stack.names),
+            "width": stack.width,
+            "height": stack.height,
+            "colour": stack.is_colour,
+            "dtype": stack.dtype.name,
+        },
+        "sigma": level,
+        "sigma_estimated": estimated,
+    }
+    report = facts | _write_pages(output, facts, entries, stack, reference, chosen)
+    write_json(output / "results.json", report, overwrite=overwrite)
+    if as_json:
+        print(json.dumps(report, indent=2, ensure_ascii=False))
+    elif not quiet:
+        print(score_table({entry.name: entry.scores for entry in done}, chosen))
+        for entry in entries:
+            if entry.failure:
+                print(f"{entry.name} failed: {entry.failure}")
+        print(f"look at {output / 'index.html'}")
+
+
+def _resolve(name: str) -> Callable[[Stack, float], Fusion]:
+    """Find what a method's name stands for: a preset of cofuse's own, or a rival."""
+    from cofuse.baselines import DENOISERS, METHODS, resolve_method
+
+    if name in fusion.PRESETS:
+        return lambda stack, sigma: fusion.fuse(stack, sigma=sigma, preset=name)
+    try:
+        method = resolve_method(name)
+    except CofuseError:
+        raise CofuseError(
+            f"no method {name!r}; expected of {', '.join([*fusion.PRESETS, *METHODS])}, the latter "
+            f"also with a denoiser ({', '.join(DENOISERS)}) before or after, as in tv+gff or gff+tv"
+        ) from None
+    return lambda stack, sigma: method(stack, sigma=sigma)
+
+
+def _read_external(
+    given: Sequence[str],
+    stack_names: Sequence[str],
+    stack: Stack,
+    methods: Sequence[str],
+    *,
+    colour: bool,
+) -> list[_Entry]:
+    """Read the pictures other programs fused; a bad one is bad input, not a method's failure."""
+    from cofuse.files import read_image
+    from cofuse.files.scenes import find_picture
+
+    entries: list[_Entry] = []
+    for text in given:
+        name, equals, place = text.partition("=")
+        name = name.strip()
+        if not (equals and name and place):
+            raise CofuseError(f"--external {text} names no picture; expected NAME=PATH")
+        # Default methods are not known before the noise is, hence all of them are refused.
+        taken = {*(methods or (*_CLEAN_METHODS, *_NOISY_METHODS)), *(e.name for e in entries)}
+        if name in taken:
+            raise CofuseError(f"--external {text}: the name {name} is taken; choose another")
+        path = Path(place)
+        if path.is_dir():
+            path = find_picture(path, stack_names)
+        picture = read_image(path)
+        if picture.shape[:2] != stack.shape[:2] or (colour and picture.shape != stack.shape):
+            raise _mismatch(str(path), picture, stack)
+        entries.append(_Entry(name, "external", picture))
+    return entries
+
+
+def _mismatch(label: str, picture: Pixels, stack: Stack) -> CofuseError:
+    """Say that a picture does not belong to the frames."""
+    from cofuse.files.decoding import describe
+
+    one, other = describe(picture.shape, picture.dtype), describe(stack.shape, stack.dtype)
+    return CofuseError(f"{label} is {one} but the frames are {other}; sizes and colour must agree")
+
+
+def _estimate(stack: Stack) -> float:
+    """Estimate the noise once for all methods, by the rule `fuse` follows."""
+    from cofuse.noise import CLEAN_BELOW, estimate_noise
+
+    level = estimate_noise(stack)
+    return level if level >= CLEAN_BELOW else 0.0
+
+
+def _run_all(names: Sequence[str], stack: Stack, sigma: float, *, quiet: bool) -> list[_Entry]:
+    """Run every method; one that fails says why and does not stop the others."""
+    y, x = ((side - min(side, _WARM_UP_SIDE)) // 2 for side in stack.shape[:2])
+    window = slice(y, y + _WARM_UP_SIDE), slice(x, x + _WARM_UP_SIDE)
+    small = Stack.from_arrays([frame[window].copy() for frame in stack], white=stack.white)
+    entries = []
+    with progress_bars(quiet=quiet) as progress:
+        for count, name in enumerate(names, 1):
+            entry = _Entry(name, "method")
+            entries.append(entry)
+            try:
+                method = _resolve(name)
+                with suppress(Exception):  # what is wrong will be said of the real run
+                    method(small, sigma)
+                start = time.perf_counter()
+                entry.picture = method(stack, sigma).image
+                entry.seconds = time.perf_counter() - start
+            except CofuseError as error:
+                entry.failure = str(error)
+            except Exception as error:  # a rival's defect must not cost the other results
+                entry.failure = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            progress(Progress("methods", count, len(names)))
+    return entries
+
+
+def _score(
+    entries: Sequence[_Entry],
+    stack: Stack,
+    metrics: Sequence[str],
+    truth: Pixels | None,
+    white: float | None,
+) -> None:
+    """Score every picture there is."""
+    from cofuse.metrics.scoring import score, to_scored_grey
+
+    sources = [to_scored_grey(frame, white=stack.white) for frame in stack]
+    for entry in entries:
+        assert entry.picture is not None
+        entry.scores = score(
+            entry.picture, metrics=metrics, sources=sources, truth=truth, white=white
+        )
+
+
+def _write_pages(
+    folder: Path,
+    facts: dict[str, Any],
+    entries: Sequence[_Entry],
+    stack: Stack,
+    truth: Pixels | None,
+    metrics: Sequence[str],
+) -> dict[str, Any]:
+    """Write the pictures and the page; return what results.json says of them."""
+    from cofuse import __version__
+    from cofuse.files import write_image, written_whole
+    from cofuse.files.pages import (
+        Column,
+        Exhibit,
+        choose_details,
+        comparison_page,
+        page_file,
+        page_picture,
+    )
+    from cofuse.metrics.scoring import higher_is_better
+
+    taken: set[str] = set()
+    shown: list[Exhibit] = []
+    for entry in [*entries, *_bystanders(stack, truth)]:
+        exhibit = Exhibit(entry.name, entry.kind, failure=entry.failure)
+        if entry.picture is not None:
+            known = stack.white if entry.picture.dtype == stack.dtype else None
+            white = Stack.from_arrays([entry.picture], white=known, names=[entry.name]).white
+            picture = page_picture(entry.picture, white=white)
+            entry.file = page_file(entry.name, taken)
+            # The folder was found empty, or may be written over.
+            write_image(folder / entry.file, picture, overwrite=True)
+            values = entry.scores | ({"seconds": entry.seconds} if entry.seconds else {})
+            exhibit = Exhibit(entry.name, entry.kind, picture, entry.file, values)
+        shown.append(exhibit)
+    columns = [Column(m, m, higher_is_better(m), score_digits(m)) for m in metrics]
+    columns.append(Column("seconds", "seconds", False, score_digits("seconds")))
+    details = choose_details([exhibit for exhibit in shown if exhibit.picture is not None])
+    sigma = f"σ {facts['sigma']:.1f}" if facts["sigma"] else "no noise"
+    summary = [
+        f"{len(stack)} frames",
+        f"{stack.width} × {stack.height} {'RGB' if stack.is_colour else 'grey'} {stack.dtype}",
+        sigma + (" (estimated)" if facts["sigma_estimated"] else ""),
+        f"cofuse {__version__}",
+    ]
+    note = "Scores q_… hold a result against the noisy frames: keeping noise pays there."
+    page = comparison_page(
+        facts["name"], summary, columns, shown, details, note=note if facts["sigma"] else ""
+    )
+    with written_whole(folder / "index.html", overwrite=True) as file:
+        file.write(page.encode())
+    return {
+        "cofuse": __version__,
+        "higher_is_better": {metric: higher_is_better(metric) for metric in metrics},
+        "details": [{"left": d.left, "top": d.top, "side": d.side} for d in details],
+        "results": [
+            {
+                "name": entry.name,
+                "kind": entry.kind,
+                "file": entry.file,
+                "seconds": entry.seconds,
+                "scores": plain_scores(entry.scores),
+                "failure": entry.failure,
+            }
+            for entry in entries
+        ],
+    }
+
+
+def _bystanders(stack: Stack, truth: Pixels | None) -> list[_Entry]:
+    """Pictures to hold the results against: the first and the last frame, and the truth."""
+    last = len(stack) - 1
+    around = [_Entry(f"frame {k + 1}", "frame", stack[k]) for k in (0, last)]
+    return around if truth is None else [*around, _Entry("truth", "truth", truth)]

@@ -1,0 +1,175 @@
+"""Which files belong together: a scene's frames, its truth, and the pictures fused from it.
+
+A scene's folder holds its frames, or a folder ``stack`` with them as ``cofuse simulate`` makes it;
+and, where they are known, the truth (``truth.png``, or another suffix) and a folder ``clean`` with
+the frames before noise was added. Maps of sources beside them are no frames. A method's folder
+holds one picture a scene, named as the scene.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cofuse.errors import CofuseError
+from cofuse.files.reading import picture_files
+
+__all__ = ["Scene", "find_picture", "find_scenes", "gather_scene", "scene_names", "short_names"]
+
+_STACK, _TRUTH, _CLEAN = "stack", "truth", "clean"
+_NO_FRAMES = (_TRUTH, "source-map", "true-source-map")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What fused pictures are held against, and these pictures.
+
+    Attributes
+    ----------
+    name
+        Name of the scene; empty where there is only one.
+    sources, clean_sources
+        Its frames, and the same before noise was added; the latter empty if they are not known.
+    truth
+        The picture that is sharp everywhere and without noise, if it is known.
+    fused
+        The fused pictures by method.
+    """
+
+    name: str
+    sources: tuple[Path, ...]
+    clean_sources: tuple[Path, ...] = ()
+    truth: Path | None = None
+    fused: Mapping[str, Path] = field(default_factory=dict)
+
+    def check_files(self) -> None:
+        """Refuse missing files, and clean sources that are not as many as the others."""
+        truth = () if self.truth is None else (self.truth,)
+        for path in (*self.sources, *self.clean_sources, *truth, *self.fused.values()):
+            if not path.is_file():
+                what = "is no file" if path.exists() else "does not exist"
+                raise CofuseError(f"{path} {what}; expected a picture file, check the path")
+        if self.clean_sources and len(self.clean_sources) != len(self.sources):
+            of = f" of scene {self.name}" if self.name else ""
+            raise CofuseError(
+                f"{len(self.sources)} sources{of} but {len(self.clean_sources)} clean ones; "
+                "expected as many"
+            )
+
+
+def gather_scene(
+    sources: Sequence[Path],
+    *,
+    clean_sources: Sequence[Path] = (),
+    truth: Path | None = None,
+    fused: Sequence[Path] = (),
+) -> Scene:
+    """Put one scene together from files and folders.
+
+    Folders among the sources may be scene folders: what they hold as truth and clean frames is
+    taken, unless ``truth`` and ``clean_sources`` say otherwise.
+    """
+    frames: list[Path] = []
+    truths, clean = [], list(picture_files(list(clean_sources)))
+    for place in sources:
+        if not place.is_dir():
+            frames.append(place)
+            continue
+        inner = place / _STACK
+        files = picture_files(inner if inner.is_dir() else place)
+        own = [path for path in files if path.stem not in _NO_FRAMES]
+        if not own:
+            raise CofuseError(f"{place} holds a truth but no frames; add the frames")
+        frames += own
+        truths += sorted(path for path in place.glob(f"{_TRUTH}.*") if path.is_file())
+        if not clean_sources and (place / _CLEAN).is_dir():
+            clean += picture_files(place / _CLEAN)
+    if truth is None and len(truths) > 1:
+        raise CofuseError(f"there are two truths, {truths[0]} and {truths[1]}; keep one")
+    pictures = picture_files(list(fused))
+    names = short_names(pictures, [path.stem for path in pictures])
+    scene = Scene(
+        "",
+        tuple(frames),
+        tuple(clean),
+        truth or (truths[0] if truths else None),
+        dict(zip(names, pictures, strict=True)),
+    )
+    scene.check_files()
+    return scene
+
+
+def find_scenes(folder: Path, methods: Sequence[Path]) -> list[Scene]:
+    """Find every scene of a folder, and its picture in every method's folder."""
+    for path in (folder, *methods):
+        if not path.is_dir():
+            what = "is no folder" if path.exists() else "does not exist"
+            raise CofuseError(f"{path} {what}; scenes and methods are given as folders")
+    names = short_names(methods, [path.resolve().name for path in methods])
+    places = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    if not places:
+        raise CofuseError(f"{folder} holds no folders; expected one a scene, with its frames")
+    scenes = []
+    for place in places:
+        found = gather_scene([place])
+        fused = {
+            name: find_picture(path, [place.name])
+            for name, path in zip(names, methods, strict=True)
+        }
+        scenes.append(Scene(place.name, found.sources, found.clean_sources, found.truth, fused))
+    for what, has in (
+        ("a truth", [scene.truth is not None for scene in scenes]),
+        ("clean frames", [bool(scene.clean_sources) for scene in scenes]),
+    ):
+        # A mean over some scenes only would look like one over all of them.
+        if any(has) and not all(has):
+            raise CofuseError(
+                f"{scenes[has.index(True)].name} has {what} but {scenes[has.index(False)].name} "
+                "has none; expected all scenes alike"
+            )
+    return scenes
+
+
+def find_picture(folder: Path, names: Sequence[str]) -> Path:
+    """Find the one picture of a folder that bears, but for its suffix, the first name that fits."""
+    files = picture_files(folder)
+    for name in names:
+        matches = [path for path in files if path.stem == name]
+        if len(matches) > 1:
+            raise CofuseError(
+                f"{folder} holds {' and '.join(path.name for path in matches)}; keep one of them"
+            )
+        if matches:
+            return matches[0]
+    expected = " or ".join(f"{name}.png" for name in names)
+    raise CofuseError(f"{folder} holds no picture {expected} (or .tif, .jpg, ...); add it")
+
+
+def scene_names(given: Sequence[Path], frames: Sequence[Path]) -> list[str]:
+    """Names a stack may go by, the likeliest first.
+
+    A single folder or multi-page file gives its own name. Files give what their names begin with
+    in common (``lytro-01-A`` and ``lytro-01-B``: ``lytro-01``), then the folder they lie in.
+    """
+    if len(given) == 1:
+        path = given[0].resolve()
+        return [path.name if path.is_dir() else path.stem]
+    stems = [path.stem for path in frames]
+    common = os.path.commonprefix(stems)  # noqa: RUF071 - of names, not of paths
+    if any(stem[len(common) : len(common) + 1].isdigit() for stem in stems):
+        common = common.rstrip("0123456789")  # half a number is no name
+    folders = {path.resolve().parent for path in frames}
+    names = [re.sub(r"[\s._-]+$", "", common)]
+    if len(folders) == 1:
+        names.append(folders.pop().name)
+    return [name for name in dict.fromkeys(names) if name] or ["stack"]
+
+
+def short_names(paths: Sequence[Path], short: list[str]) -> list[str]:
+    """Use the short names unless two were the same; a path given twice is a mistake."""
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise CofuseError("a picture or folder to score was given twice; name each once")
+    return short if len(set(short)) == len(short) else [str(path) for path in paths]

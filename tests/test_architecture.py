@@ -1,0 +1,213 @@
+"""The house rules, held against the source: which room may know which, and what stays out."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cofuse
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "cofuse"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+#: Every room, the rooms it may know besides itself, and the libraries it may use besides NumPy.
+#: All may know `errors`. The package itself, for its `__version__`, counts as the room "cofuse".
+ALLOWED: dict[str, tuple[set[str], set[str]]] = {
+    "errors": (set(), set()),
+    "progress": (set(), set()),
+    "prox": (set(), set()),
+    "images": ({"progress"}, set()),
+    "patches": (set(), set()),
+    "operators": ({"patches"}, set()),
+    "kernels": ({"operators", "patches", "prox"}, {"numba", "scipy"}),
+    "noise": ({"images"}, {"scipy"}),
+    "selection": ({"images", "kernels", "operators", "patches"}, {"cv2"}),
+    "cosparse": ({"operators", "progress", "prox"}, set()),
+    "reconstruction": ({"kernels", "operators", "progress"}, set()),
+    "fusion": (
+        {"cosparse", "images", "noise", "operators", "patches", "progress", "reconstruction"}
+        | {"selection"},
+        set(),
+    ),
+    "simulation": ({"images"}, {"cv2"}),
+    "learning": ({"cosparse", "kernels", "operators", "progress"}, set()),
+    "baselines": ({"cofuse", "images", "patches", "progress"}, {"cv2", "numba", "scipy"}),
+    "metrics": ({"images"}, {"cv2", "scipy"}),
+    "files": ({"cofuse", "images", "progress"}, {"PIL", "imagecodecs", "tifffile"}),
+    "cli": (
+        {"baselines", "cofuse", "files", "fusion", "images", "learning", "metrics", "noise"}
+        | {"operators", "progress", "simulation"},
+        {"cyclopts", "rich"},
+    ),
+    "__init__": (
+        {"files", "fusion", "images", "learning", "noise", "operators", "progress", "simulation"},
+        set(),
+    ),
+    "__main__": ({"cli"}, set()),
+}
+
+
+def room_of(path: Path) -> str:
+    """Name the folder of the package, or the file in it, that a module belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_names(path: Path) -> Iterator[str]:
+    """Yield the dotted names a module imports, also inside functions."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import; write it out"
+            assert node.module is not None
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def edges(path: Path) -> tuple[set[str], set[str]]:
+    """Return the other rooms and the libraries a module imports."""
+    rooms, libraries = set(), set()
+    known = {room_of(module) for module in MODULES}
+    for name in imported_names(path):
+        package, _, rest = name.partition(".")
+        if package == "cofuse":
+            first = rest.partition(".")[0]
+            rooms.add(first if first in known else "cofuse")
+        elif package not in sys.stdlib_module_names:
+            libraries.add(package)
+    return rooms - {room_of(path), "errors"}, libraries - {"numpy"}
+
+
+def in_fresh_python(code: str) -> str:
+    """Run code in a process of its own and return what it prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_room_stands_in_the_table():
+    assert {room_of(path) for path in MODULES} == set(ALLOWED)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_module_knows_only_what_its_room_may(path):
+    allowed_rooms, allowed_libraries = ALLOWED[room_of(path)]
+    rooms, libraries = edges(path)
+    assert rooms <= allowed_rooms, f"unexpected rooms: {sorted(rooms - allowed_rooms)}"
+    assert libraries <= allowed_libraries, (
+        f"unexpected libraries: {sorted(libraries - allowed_libraries)}"
+    )
+
+
+@pytest.mark.parametrize("room", sorted(set(ALLOWED) - {"cli"}))
+def test_table_allows_nothing_that_is_not_used(room):
+    found = [edges(path) for path in MODULES if room_of(path) == room]
+    for kind, allowed in enumerate(ALLOWED[room]):
+        used = set().union(*(edge[kind] for edge in found))
+        assert allowed <= used, f"{room} no longer uses {sorted(allowed - used)}"
+
+
+def test_rooms_form_no_circle():
+    done: list[str] = []
+    waiting = {room: rooms - {"cofuse"} for room, (rooms, _) in ALLOWED.items()}
+    while waiting:
+        free = [room for room, rooms in waiting.items() if rooms <= set(done)]
+        assert free, f"these rooms import each other in a circle: {sorted(waiting)}"
+        done += free
+        waiting = {room: rooms for room, rooms in waiting.items() if room not in free}
+
+
+def test_table_keeps_the_great_rules():
+    outer = {"metrics", "baselines", "learning", "files", "cli"}
+    reach, new = set(), {"fusion"}
+    while new:
+        reach |= new
+        new = set().union(*(ALLOWED[room][0] for room in new)) - reach
+    assert not reach & outer, "fusion must not depend, even indirectly, on the outer rooms"
+    importers = {room for room, (rooms, _) in ALLOWED.items() if "cli" in rooms}
+    assert importers == {"__main__"}
+    assert not any("torch" in libraries for _, libraries in ALLOWED.values())
+
+
+def test_import_is_cheap_and_names_resolve_lazily():
+    heavy = ("numba", "cv2", "scipy", "PIL", "tifffile", "imagecodecs", "torch", "rich", "cyclopts")
+    loaded = in_fresh_python(
+        f"import sys, cofuse; print([m for m in {heavy!r} if m in sys.modules], 'numpy' in "
+        "sys.modules)"
+    )
+    assert loaded.split() == ["[]", "False"]
+
+
+def test_help_needs_no_imaging_library():
+    loaded = in_fresh_python(
+        "import sys, contextlib, io, cofuse.cli\n"
+        "with contextlib.redirect_stdout(io.StringIO()): cofuse.cli.main(['--help'])\n"
+        "print([m for m in ('numba', 'cv2', 'scipy', 'PIL', 'tifffile') if m in sys.modules])"
+    )
+    assert loaded.strip() == "[]"
+
+
+def test_public_names_resolve():
+    assert sorted(set(cofuse.__all__)) == sorted(cofuse.__all__) and len(cofuse.__all__) <= 20
+    for name in cofuse.__all__:
+        value = getattr(cofuse, name)
+        assert name == "__version__" or name in dir(cofuse)
+        assert getattr(value, "__doc__", None), f"{name} has no docstring"
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = cofuse.no_such_name
+    namespace: dict[str, object] = {}
+    exec("from cofuse import *", namespace)
+    assert set(cofuse.__all__) <= set(namespace)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_module_keeps_house_style(path):
+    text = path.read_text("utf-8")
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree), "a module says what it is"
+    assert len(text.splitlines()) <= 400, "a file of more than 400 lines is two files"
+    names = {path.stem, *path.relative_to(PACKAGE).parts[:-1]}
+    assert not names & {"utils", "util", "types", "base", "config", "helpers", "common", "misc"}
+    if room_of(path) != "cli":
+        calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        printing = [f for f in calls if isinstance(f, ast.Name) and f.id == "print"]
+        assert not printing, "only the command line prints"
+
+
+def test_exported_names_exist():
+    for path in MODULES:
+        tree = ast.parse(path.read_text("utf-8"))
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+                listed = ast.literal_eval(node.value)
+                assert len(set(listed)) == len(listed), f"{path}: a name twice in __all__"
+                module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+                if path.name != "__init__.py":
+                    defined = set(re.findall(r"^(?:class |def )?(\w+)", path.read_text(), re.M))
+                    assert set(listed) <= defined, f"{module}: {set(listed) - defined}"
+
+
+def test_no_tracked_text_names_somebodys_folders():
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("not a git checkout")
+    listing = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, timeout=60
+    )
+    if listing.returncode:
+        pytest.skip("git cannot list the files here")
+    places = "|".join(("home", "root", "Users", "work"))
+    private = re.compile(rf"(?<![\w./~-])/(?:{places})/\w+".encode())
+    found = []
+    for name in filter(None, listing.stdout.decode().split("\0")):
+        path = ROOT / name
+        content = path.read_bytes() if path.is_file() else b""
+        if b"\0" not in content:  # text
+            found += [f"{name}: {hit.decode()}" for hit in private.findall(content)]
+    assert not found, found
