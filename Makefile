@@ -29,7 +29,7 @@ $(STAMP): pyproject.toml
 		|| { echo "cofuse needs Python 3.11 or newer; run make PYTHON=/path/to/python3"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --editable ".[dev,bench]"
 	@touch $(STAMP)
 
 clean:

@@ -355,10 +355,14 @@ def test_iteration_limit_is_kept_and_told():
 
 def test_surrogate_step_reaches_the_same_picture():
     frames = [f / 255 for f in scene(15.0).frames]
-    exact = fuse(frames, sigma=15, preset="paper")
-    surrogate = fuse(frames, sigma=15, preset=replace(PAPER, x_step="surrogate"))
+    # Without the global step: its certified distance would hide what the local steps do.
+    rough = replace(PAPER, global_weight=0.0)
+    exact = fuse(frames, sigma=15, preset=rough)
+    surrogate = fuse(frames, sigma=15, preset=replace(rough, x_step="surrogate"))
     assert "surrogate" in surrogate.trace["local estimate"].solver
-    assert 255 * np.abs(exact.image - surrogate.image).max() < 0.5
+    # Each stops when its residuals are a thousandth of the patch, whose length is seven times a
+    # contrast of some tens of grey levels: about 0.2 of a grey level either way.
+    assert 255 * np.sqrt(np.mean((exact.image - surrogate.image) ** 2)) < 0.2
 
 
 def test_epsilon_form_constrains_what_the_penalty_punishes():
