@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast lint format clean
+.PHONY: demo test test-fast reproduce lint format clean
 
 demo: $(STAMP)
 	$(BIN)/cofuse demo --output demo --overwrite
@@ -14,6 +14,10 @@ test: lint
 
 test-fast: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow"
+
+# make reproduce DATA=folder-of-the-collections, or ARGS="--quick --simulated" without any
+reproduce: $(STAMP)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m experiments.reproduce $(if $(DATA),--data $(DATA)) $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -33,4 +37,4 @@ $(STAMP): pyproject.toml
 	@touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo results .pytest_cache .mypy_cache .ruff_cache .hypothesis

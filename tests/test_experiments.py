@@ -1,0 +1,360 @@
+"""The experiments: cached cases, statistics, claims and the report, on tiny simulated pictures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cofuse import CofuseError
+from experiments import figure3, figure4, figures12, pictures, runner, table1, truth
+from experiments.cases import Case, case_key, code_version, load, solve
+from experiments.claims import judge
+from experiments.pictures import noisy, scene
+from experiments.plan import Plan, add_arguments, plan_from
+from experiments.runner import run_cases
+from experiments.statistics import Mean, difference, mean, scores_by_item
+
+TINY = Case("sample-2", 1, 0, "average")
+
+
+# --- statistics ---
+
+
+def test_the_interval_is_students():
+    # Worked by hand: mean 2.5, s² = 5/3, t(3 degrees, 97.5 %) = 3.182446.
+    result = mean([1.0, 2.0, 3.0, 4.0])
+    assert result.mean == 2.5 and result.count == 4
+    assert result.half == pytest.approx(3.182446305 * math.sqrt(5 / 3 / 4), rel=1e-8)
+
+
+def test_the_interval_covers_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    samples = rng.normal(3.0, 2.0, (2000, 20))
+    covered = sum(abs(m.mean - 3.0) <= m.half for m in map(mean, samples.tolist()))
+    assert 0.93 < covered / 2000 < 0.97
+
+
+def test_one_value_has_no_interval_and_none_no_mean():
+    assert mean([2.0]).text() == "2.0000" and not mean([2.0]).is_clear
+    assert mean([]).text() == "–" and mean([]).count == 0
+
+
+def test_differences_are_paired_over_common_items():
+    gap = difference({1: 3.0, 2: 5.0, 3: 9.0}, {1: 2.0, 2: 4.0, 4: 0.0})
+    assert gap == Mean(1.0, 0.0, 2) and gap.is_clear
+    assert gap.text(sign="+") == "+1.0000 ± 0.0000"
+
+
+# --- claims, on hand-made rows ---
+
+
+def row(method, sigma, n, mi, abf, item=1):
+    """Make a row of an experiment with the same scores under both scorings."""
+    scores = {"q_mi_noisy": mi, "q_mi_clean": mi, "q_abf_noisy": abf, "q_abf_clean": abf}
+    case = {
+        "dataset": "lytro", "item": item, "sigma": sigma, "method": method, "n": n, "repeat": 0,
+    }  # fmt: skip
+    return {"case": case, "scores": scores, "seconds": {"cpu": 1.0, "wall": 1.0}}
+
+
+def rows_that_agree():
+    """Rows in which every claim of the letter holds."""
+    strength = {"sf-dct": 0.0, "sr-ksvd": 0.1, "paper": 0.2, "paper-dense": 0.25, "auto": 0.3}
+    third = [
+        row(method, sigma, n, s - abs(n - 7) / 100 + item / 9, s - abs(n - 7) / 100, item)
+        for method, s in strength.items()
+        for sigma in (0, 15)
+        for n in (5, 7, 9)
+        for item in (1, 2)
+    ]  # fmt: skip
+    fourth = [
+        row(method, sigma, 7, s - sigma / 50 + item / 9, s - sigma / 50, item)
+        for method, s in strength.items()
+        for sigma in (0, 5, 15)
+        for item in (1, 2)
+    ]
+    return third, fourth
+
+
+def times(ratio):
+    rivals = {"sr-ksvd": Mean(ratio, 0.01, 5), "sr-ksvd-dense": Mean(ratio, 0.01, 5)}
+    return [
+        {"method": method, "sigma": sigma, "ratios": rivals}
+        for method in ("paper", "paper-dense", "auto")
+        for sigma in (0, 15)
+    ]
+
+
+def verdicts(*given):
+    return {claim["name"]: claim["verdict"] for claim in judge(*given)}
+
+
+def test_all_claims_hold_where_they_should():
+    assert set(verdicts(*rows_that_agree(), times(1.1)).values()) == {"holds"}
+
+
+def test_one_point_below_a_rival_is_named():
+    third, fourth = rows_that_agree()
+    for entry in third:
+        case = entry["case"]
+        if (case["method"], case["n"], case["sigma"]) == ("paper", 5, 15):
+            entry["scores"]["q_abf_noisy"] = -1.0
+    above = judge(third, fourth, times(1.1))[0]
+    assert above["verdict"] == "does not hold"
+    wrong = [variant for variant in above["variants"] if not variant["holds"]]
+    assert [(v["method"], v["scoring"]) for v in wrong] == [("paper", "noisy sources")]
+    assert len(wrong[0]["against"]) == 2 and wrong[0]["points"] - wrong[0]["points_for"] == 2
+    assert wrong[0]["against"][0].startswith("Q^AB/F, n = 5, σ = 15: -0.9800")
+
+
+def test_only_the_literal_reading_decides():
+    third, fourth = rows_that_agree()
+    for entry in third + fourth:
+        if entry["case"]["method"] == "auto":
+            entry["scores"]["q_mi_clean"] = -9.0
+    assert verdicts(third, fourth, times(1.1))["above"] == "holds"
+
+
+def test_another_best_size_a_rise_and_a_long_time_refute():
+    third, fourth = rows_that_agree()
+    for entry in third:
+        if entry["case"]["method"] == "paper" and entry["case"]["n"] == 9:
+            entry["scores"]["q_mi_clean"] += 1.0
+    for entry in fourth:
+        if entry["case"]["method"] == "paper" and entry["case"]["sigma"] == 5:
+            entry["scores"]["q_abf_clean"] += 1.0
+    found = {claim["name"]: claim for claim in judge(third, fourth, times(3.0))}
+    assert {n: c["verdict"] for n, c in found.items()} == {
+        "above": "holds",
+        "best-size": "does not hold",
+        "falls": "does not hold",
+        "time": "does not hold",
+    }
+    paper = found["falls"]["variants"][5]
+    assert paper["method"] == "paper"
+    assert paper["against"] == ["Q^AB/F, σ = 0 to 5: +0.9000 ± 0.0000"]
+
+
+def test_what_was_not_measured_is_not_judged():
+    assert set(verdicts([], [], []).values()) == {"not measured"}
+
+
+def test_repeated_timings_of_a_pair_count_once(tmp_path):
+    rows = []
+    for item, repeat, own in ((1, 1, 2.0), (1, 2, 4.0), (2, 1, 9.0), (2, 2, 9.0)):
+        for method, cpu in (("paper", own), ("sr-ksvd", 3.0)):
+            entry = row(method, 0, 7, 0.0, 0.0, item)
+            entry["case"]["repeat"], entry["seconds"]["cpu"] = repeat, cpu
+            rows.append(entry)
+    (tmp_path / "table1.json").write_text(json.dumps({"machine": "this one", "rows": rows}))
+    table = table1.read(tmp_path)["table"]
+    paper = next(e for e in table if (e["method"], e["sigma"]) == ("paper", 0))
+    assert paper["cpu"][::2] == (6.0, 2)
+    assert paper["ratios"]["sr-ksvd"].mean == 2.0
+    assert paper["ratios"]["sr-ksvd-dense"].count == 0
+
+
+# --- pictures and plans ---
+
+
+def test_noise_is_one_pattern_scaled_by_sigma_and_never_clipped():
+    frames = scene(None, "sample-2", 1).frames
+    weak, strong = (noisy(frames, sigma, seed=1) for sigma in (5, 20))
+    for k, frame in enumerate(frames):
+        np.testing.assert_allclose(strong[k] - frame, 4 * (weak[k] - frame), atol=1e-3)
+    assert max(float(f.max()) for f in strong) > 255 or min(float(f.min()) for f in strong) < 0
+
+
+def test_sample_scenes_have_truth_and_as_many_frames_as_named():
+    for count in (2, 3, 5):
+        made = scene(None, f"sample-{count}", 3)
+        assert len(made.frames) == count and made.truth.shape == made.frames[0].shape
+
+
+def test_collections_need_a_folder():
+    with pytest.raises(CofuseError, match="--data"):
+        scene(None, "lytro", 1)
+    with pytest.raises(CofuseError, match="no collection 'nothing'"):
+        scene(Path("/"), "nothing", 1)
+
+
+def parsed(*arguments):
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return plan_from(parser.parse_args(arguments))
+
+
+def test_plans(tmp_path, monkeypatch):
+    monkeypatch.delenv("COFUSE_DATA", raising=False)
+    full = parsed("--data", str(tmp_path))
+    assert full.pairs == ("lytro", tuple(range(1, 21))) and full.results == Path("results")
+    assert len(full.truth_pairs[1]) == 60 and full.workers >= 1
+    quick = parsed("--data", str(tmp_path), "--quick", "--workers", "3")
+    assert len(quick.pairs[1]) == 4 and len(quick.sizes) == 3 and quick.workers == 3
+    assert parsed("--simulated").data is None
+    with pytest.raises(SystemExit, match="--data"):
+        parsed()
+    with pytest.raises(SystemExit, match="--workers"):
+        parsed("--simulated", "--workers", "0")
+
+
+def test_the_full_run_holds_what_the_letter_measured(tmp_path):
+    plan = Plan(tmp_path, tmp_path)
+    fourth, third = figure4.cases(plan), figure3.cases(plan)
+    assert {c.sigma for c in fourth} == {0, 5, 10, 15, 20} and {c.n for c in fourth} == {7}
+    assert {c.n for c in third} == {5, 6, 7, 8, 9} and {c.sigma for c in third} == {0, 15}
+    for found in (third, fourth, figures12.cases(plan), truth.cases(plan)):
+        assert {"sf-dct", "sr-ksvd", "paper", "auto"} <= {c.method for c in found}
+        assert len(set(found)) == len(found)
+    first, second = (
+        [c.method for c in table1.cases(plan) if (c.item, c.sigma, c.repeat) == (1, 0, repeat)]
+        for repeat in (1, 2)
+    )
+    assert first == second[::-1] and len(first) == 6
+
+
+# --- cases and their cache ---
+
+
+def test_the_key_tells_settings_inputs_and_code_apart(tmp_path):
+    (tmp_path / "lytro").mkdir()
+    files = [tmp_path / "lytro" / f"lytro-01-{side}.jpg" for side in "AB"]
+    for file in files:
+        file.write_bytes(b"x")
+    case = Case("lytro", 1, 0, "paper")
+    other_folder = tmp_path / "copy"
+    (other_folder / "lytro").mkdir(parents=True)
+    for file in files:
+        (other_folder / "lytro" / file.name).write_bytes(b"y")
+    keys = [
+        case_key(case, tmp_path, "1"),
+        case_key(case, tmp_path, "2"),
+        case_key(case, other_folder, "1"),
+        case_key(replace(case, n=5), tmp_path, "1"),
+        case_key(replace(case, sigma=15), tmp_path, "1"),
+        case_key(replace(case, method="paper-dense"), tmp_path, "1"),
+        case_key(replace(case, repeat=1), tmp_path, "1"),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert keys[0] == case_key(Case("lytro", 1, 0, "paper"), tmp_path, "1")
+
+
+def test_the_code_version_differs_between_ours_and_the_rivals():
+    assert code_version("paper") == code_version("auto") != code_version("sf-dct")
+    assert code_version("sf-dct") == code_version("gff")
+
+
+def test_a_case_is_scored_and_timed(tmp_path):
+    record = solve(TINY, None, tmp_path / "case.json")
+    assert set(record["scores"]) == {
+        "q_mi_clean", "q_abf_clean", "q_mi_noisy", "q_abf_noisy", "psnr", "ssim",
+    }  # fmt: skip
+    assert record["scores"]["q_mi_clean"] == record["scores"]["q_mi_noisy"]
+    assert record["seconds"]["wall"] > 0
+    assert load(tmp_path / "case.json", TINY) == record
+    assert scores_by_item([record], "psnr", method="average") == {
+        ("sample-2", 1, 0): record["scores"]["psnr"]
+    }
+
+
+def test_a_failed_case_is_recorded_and_tried_again(tmp_path):
+    record = solve(replace(TINY, dataset="sample-0"), None, tmp_path / "case.json")
+    assert record["error"].startswith("CofuseError: frames is 0")
+    assert load(tmp_path / "case.json", TINY) is None
+
+
+def test_a_case_of_changed_source_is_a_failure(tmp_path):
+    record = solve(TINY, None, tmp_path / "case.json", "another version")
+    assert record["error"] == "RuntimeError: the source was changed during the run; run it again"
+    now = code_version(TINY.method)
+    assert "error" not in solve(TINY, None, tmp_path / "case.json", now)
+
+
+def test_torn_and_missing_files_are_not_read(tmp_path):
+    (tmp_path / "torn.json").write_text('{"case": ')
+    assert load(tmp_path / "torn.json", TINY) is None
+    assert load(tmp_path / "missing.json", TINY) is None
+
+
+def test_a_kept_picture_that_is_gone_is_made_again(tmp_path):
+    case = replace(TINY, keep=True)
+    solve(case, None, tmp_path / "case.json")
+    assert load(tmp_path / "case.json", case) is not None
+    (tmp_path / "case.png").unlink()
+    assert load(tmp_path / "case.json", case) is None
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_where_it_stopped(tmp_path, capsys):
+    cases = [replace(TINY, item=item) for item in (1, 2)] + [Case("sample-0", 1, 0, "average")]
+
+    def run(wanted):
+        return run_cases("test", wanted, data=None, results=tmp_path, workers=2)
+
+    first = run(cases)
+    assert (first.computed, first.failed) == (3, 1)
+    assert "FAILED" in capsys.readouterr().err
+    second = run(cases)
+    assert (second.computed, second.failed) == (1, 1)  # only what failed is tried again
+    assert second.rows[:2] == first.rows[:2]
+    for path in (tmp_path / "cases").glob("*.json"):
+        if json.loads(path.read_text())["case"]["item"] == 2:
+            path.unlink()
+    assert run(cases[:2]).computed == 1
+    assert run(cases[:2]).computed == 0
+    assert "all 2 cases are there" in capsys.readouterr().err
+    assert run([replace(TINY, sigma=5)]).computed == 1
+
+
+# --- the whole ---
+
+
+@pytest.mark.slow
+def test_a_tiny_reproduction_reports_everything(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("matplotlib")
+    from experiments import reproduce
+
+    # Worker processes have their test above; without them nothing is imported ten times.
+    monkeypatch.setattr(runner, "_pool", lambda workers: ThreadPoolExecutor(1))
+    monkeypatch.setattr(pictures, "_SAMPLE_SHAPE", (64, 72))
+    # The source may be under somebody's hands while the tests run.
+    monkeypatch.setattr(runner, "_version_at_start", lambda method: None)
+
+    plan = replace(
+        parsed("--quick", "--simulated", "--results", str(tmp_path)),
+        pairs=("sample-2", (1,)),
+        shown=1,
+        sizes=(6, 7),
+        sigmas=(0, 15),
+        triples=("sample-3", (3,)),
+        truth_pairs=("sample-2", (3,)),
+        truth_pair_sigmas=(15,),
+        stacks=("sample", (4,)),
+        stack_frames=(2,),
+        stack_sigmas=(0,),
+    )
+    assert reproduce.run(plan) == 0
+    output = capsys.readouterr()
+    assert re.match(r"[1-9]\d* cases computed, 0 failed", output.out)
+    assert "figure4" in output.err
+    assert reproduce.run(plan) == 0
+    assert capsys.readouterr().out.startswith("0 cases computed, 0 failed")
+    page = (tmp_path / "report" / "index.html").read_text("utf-8")
+    for figure in ("figure1.png", "figure2.png", "figure3.svg", "figure4.svg", "truth.svg"):
+        assert f'src="{figure}"' in page
+        assert (tmp_path / "report" / figure).stat().st_size > 5000
+    for claim in json.loads((tmp_path / "claims.json").read_text("utf-8")):
+        assert claim["claim"] in page.replace("&#x27;", "'")
+        assert claim["verdict"] in ("holds", "does not hold")
+    for text in ("SF-DCT", "SR-KSVD", "paper", "auto", "Table 1", "soft(Ωx − d)", "Computed on"):
+        assert text in page
+    summary = (tmp_path / "report" / "summary.md").read_text("utf-8")
+    assert "| method | σ | CPU s |" in summary and "nan" not in summary
