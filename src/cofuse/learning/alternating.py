@@ -1,8 +1,8 @@
 """Learn a full operator by alternation: code every patch, then renew every row.
 
 Taken literally the alternation collapses: all rows become one vector, because a row that is
-orthogonal to every patch costs nothing. Three things prevent it, all of them the rank condition of
-the model taken seriously:
+orthogonal to every patch costs nothing. Three things keep the rows apart, all of them the rank
+condition of the model taken seriously; the first alone already prevents the total collapse:
 
 * patches and rows live in the mean-free space, so the constant vector is no candidate;
 * a patch's co-support is not "where the thresholded coefficient is zero" but its smallest
