@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +70,12 @@ def draw_lines(axes: Any, rows: Sequence[Row], over: str, score: str) -> None:
             p: mean(scores_by_item(rows, score, method=method, **{over: p}).values())
             for p in points
         }
-        there = [p for p in points if means[p].count]
+        # A point that was not computed breaks the line: no straight line across what is unknown.
+        there = {p: (m.mean, m.half) if m.count else (nan, nan) for p, m in means.items()}
         axes.errorbar(
             [p + shift for p in there],
-            [means[p].mean for p in there],
-            yerr=[means[p].half for p in there],
+            [centre for centre, _ in there.values()],
+            yerr=[half for _, half in there.values()],
             markersize=4.5,
             linewidth=1.4,
             elinewidth=0.8,
