@@ -28,7 +28,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "patches": (set(), set()),
     "operators": ({"patches"}, set()),
     "kernels": ({"operators", "patches", "prox"}, {"numba", "scipy"}),
-    "noise": ({"images"}, {"scipy"}),
+    "noise": ({"images", "progress"}, {"scipy"}),
     "selection": ({"images", "kernels", "operators", "patches"}, {"cv2"}),
     "cosparse": ({"operators", "progress", "prox"}, set()),
     "reconstruction": ({"kernels", "operators", "progress"}, set()),

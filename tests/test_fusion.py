@@ -464,6 +464,7 @@ def test_many_frames_are_all_told_apart():
 
 
 STAGES = {
+    ("auto", None): {"noise", "choice", "composition", "restoration"},
     ("auto", 0.0): {"choice", "composition"},
     ("auto", 10.0): {"choice", "composition", "restoration"},
     ("paper", 10.0): {"choice", "local estimate", "reconstruction", "planes"},

@@ -169,7 +169,7 @@ def fuse(
         warnings.warn("one frame only: there is nothing to fuse, it is restored", stacklevel=2)
     if sigma is None:
         with run.stage("noise"):
-            estimated = estimate_noise(stack)
+            estimated = estimate_noise(stack, progress=progress)
         run.sigma = estimated if estimated >= CLEAN_BELOW else 0.0
     else:
         if not 0 <= sigma < np.inf:

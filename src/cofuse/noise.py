@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.images import Stack
+from cofuse.progress import Progress, ProgressCallback, silent
 
 __all__ = ["CLEAN_BELOW", "estimate_noise", "noise_level"]
 
@@ -30,9 +31,13 @@ _ROUNDS = 5
 _FALSE_ALARMS = 1e-2
 
 
-def estimate_noise(stack: Stack) -> float:
+def estimate_noise(stack: Stack, *, progress: ProgressCallback = silent) -> float:
     """Estimate a stack's noise level: the median of its frames'."""
-    return float(np.median([_frame_level(stack, k) for k in range(len(stack))]))
+    levels = []
+    for index in range(len(stack)):
+        levels.append(_frame_level(stack, index))
+        progress(Progress("noise", index + 1, len(stack)))
+    return float(np.median(levels))
 
 
 def noise_level(picture: NDArray[np.float32]) -> float:
