@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from cofuse.baselines.denoising import (
-    _OPPONENT,
     DENOISERS,
     denoise_bm3d,
     denoise_nlm,
@@ -127,11 +126,6 @@ def test_total_variation_agrees_with_scikit_image():
     theirs = restoration.denoise_tv_chambolle(y, weight=weight, eps=1e-9, max_num_iter=4000)
     assert np.sqrt(np.square(x - theirs).mean()) < 0.1
     assert objective(x, y, weight) <= objective(theirs, y, weight) * (1 + 1e-5)
-
-
-def test_opponent_space_is_orthonormal_and_starts_with_grey():
-    np.testing.assert_allclose(_OPPONENT @ _OPPONENT.T, np.eye(3), atol=1e-12)
-    assert len(set(_OPPONENT[0])) == 1
 
 
 def test_colour_is_denoised_plane_by_plane(denoiser):

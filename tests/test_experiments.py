@@ -214,8 +214,9 @@ def test_the_full_run_holds_what_the_letter_measured(tmp_path):
     for found in (third, fourth, figures12.cases(plan), truth.cases(plan)):
         assert {"sf-dct", "sr-ksvd", "paper", "auto"} <= {c.method for c in found}
         assert len(set(found)) == len(found)
+    timed = table1.cases(replace(plan, repeats=2))
     first, second = (
-        [c.method for c in table1.cases(plan) if (c.item, c.sigma, c.repeat) == (1, 0, repeat)]
+        [c.method for c in timed if (c.item, c.sigma, c.repeat) == (1, 0, repeat)]
         for repeat in (1, 2)
     )
     assert first == second[::-1] and len(first) == 6

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from cofuse.cosparse import estimate_patches
 from cofuse.errors import CofuseError
 from cofuse.images import Fusion, Pixels, Stack, from_opponent, luminance_noise, to_opponent
-from cofuse.noise import CLEAN_BELOW, estimate_noise
+from cofuse.noise import noise_to_remove
 from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.patches import average_patches, patch_positions
 from cofuse.progress import Progress, ProgressCallback, SolverTrace, silent
@@ -169,8 +169,7 @@ def fuse(
         warnings.warn("one frame only: there is nothing to fuse, it is restored", stacklevel=2)
     if sigma is None:
         with run.stage("noise"):
-            estimated = estimate_noise(stack, progress=progress)
-        run.sigma = estimated if estimated >= CLEAN_BELOW else 0.0
+            run.sigma = noise_to_remove(stack, progress=progress)
     else:
         if not 0 <= sigma < np.inf:
             raise CofuseError(f"sigma is {sigma}; expected a number of grey levels, 0 or more")

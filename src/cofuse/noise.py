@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cofuse.images import Stack
 from cofuse.progress import Progress, ProgressCallback, silent
 
-__all__ = ["CLEAN_BELOW", "estimate_noise", "noise_level"]
+__all__ = ["CLEAN_BELOW", "estimate_noise", "noise_level", "noise_to_remove"]
 
 #: Estimates below this many grey levels count as a clean picture: there texture and rounding
 #: cannot be told from noise, and restoring would cost more detail than noise.
@@ -38,6 +38,12 @@ def estimate_noise(stack: Stack, *, progress: ProgressCallback = silent) -> floa
         levels.append(_frame_level(stack, index))
         progress(Progress("noise", index + 1, len(stack)))
     return float(np.median(levels))
+
+
+def noise_to_remove(stack: Stack, *, progress: ProgressCallback = silent) -> float:
+    """Estimate a stack's noise level as restoring goes by it: 0 where it counts as clean."""
+    level = estimate_noise(stack, progress=progress)
+    return level if level >= CLEAN_BELOW else 0.0
 
 
 def noise_level(picture: NDArray[np.float32]) -> float:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cofuse.baselines.arguments import check_sigma, import_extra
 from cofuse.errors import CofuseError
-from cofuse.images import Levels
+from cofuse.images import Levels, from_opponent, to_opponent
 from cofuse.progress import SolverTrace
 
 __all__ = [
@@ -44,9 +44,6 @@ _NLM_PATCH, _NLM_REACH = 5, 6
 
 #: Smallest side the `bm3d` package works on without reading past its buffers.
 _BM3D_SMALLEST_SIDE = 16
-
-#: Rows: luminance and two chrominances. Orthonormal, so white noise keeps its σ in every plane.
-_OPPONENT = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3.0], [2.0], [6.0]])
 
 
 def denoise_tv(levels: Levels, sigma: float) -> Levels:
@@ -177,18 +174,10 @@ DENOISERS: dict[str, PlaneDenoiser] = {
 
 
 def denoise_picture(levels: Levels, sigma: float, denoiser: PlaneDenoiser) -> Levels:
-    """Denoise a grey picture, or each plane of an RGB one in an orthonormal opponent space.
-
-    The planes are (R + G + B)/√3, (R − B)/√2 and (R − 2G + B)/√6. The transform is orthonormal:
-    white noise of σ in R, G and B is white noise of σ in each plane.
-    """
-    if levels.ndim == 2:
-        return denoiser(levels, sigma)
-    transform = _OPPONENT.astype(np.float32)
-    planes = levels @ transform.T
-    clean = [denoiser(np.ascontiguousarray(planes[..., c]), sigma) for c in range(3)]
-    restored: Levels = np.stack(clean, axis=-1) @ transform
-    return restored
+    """Denoise a grey picture, or the luminance and chrominance planes of an RGB one."""
+    planes = np.moveaxis(to_opponent(levels), -1, 0)
+    clean = [denoiser(np.ascontiguousarray(plane), sigma) for plane in planes]
+    return from_opponent(np.stack(clean, axis=-1))
 
 
 def _differences(x: Levels, out: NDArray[np.float32]) -> None:

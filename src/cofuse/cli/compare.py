@@ -93,6 +93,7 @@ def compare(
     from cofuse.files import read_image, read_stack, write_json
     from cofuse.files.scenes import gather_scene, scene_names
     from cofuse.metrics.scoring import choose_metrics
+    from cofuse.noise import noise_to_remove
 
     level = parse_sigma(sigma)
     if level is not None and not 0 <= level < float("inf"):
@@ -121,7 +122,7 @@ def compare(
     empty_folder(output, overwrite=overwrite)
     estimated = level is None
     if level is None:
-        level = _estimate(stack)
+        level = noise_to_remove(stack)
     wanted = wanted or list(_NOISY_METHODS if level > 0 else _CLEAN_METHODS)
     entries = _run_all(wanted, stack, level, quiet=quiet) + outsiders
     done = [entry for entry in entries if entry.picture is not None]
@@ -210,14 +211,6 @@ def _mismatch(label: str, picture: Pixels, stack: Stack) -> CofuseError:
 
     one, other = describe(picture.shape, picture.dtype), describe(stack.shape, stack.dtype)
     return CofuseError(f"{label} is {one} but the frames are {other}; sizes and colour must agree")
-
-
-def _estimate(stack: Stack) -> float:
-    """Estimate the noise once for all methods, by the rule `fuse` follows."""
-    from cofuse.noise import CLEAN_BELOW, estimate_noise
-
-    level = estimate_noise(stack)
-    return level if level >= CLEAN_BELOW else 0.0
 
 
 def _run_all(names: Sequence[str], stack: Stack, sigma: float, *, quiet: bool) -> list[_Entry]:
