@@ -13,8 +13,8 @@ __all__ = ["check_orthonormal", "reconstruct", "shrink", "shrink_twice"]
 
 Levels = NDArray[np.float32]
 
-#: Hard threshold of `shrink` in units of σ, and chosen with it: 2.3 and 2.7 restored training
-#: pictures at σ = 15 worse by 0.02 dB or less.
+#: Hard threshold of `shrink` in units of σ. On eight training pictures at σ = 15, `shrink_twice`
+#: reached 30.27, 30.31 and 30.25 dB with 2.3, 2.5 and 2.7.
 _THRESHOLD = 2.5
 
 #: The objective of float32 pictures wavers by this much without having risen.
