@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# `make test EXTRAS=dev,bench,gpu` also installs torch, which only training needs.
+EXTRAS ?= dev,bench
 
-.PHONY: demo test test-fast reproduce lint format clean
+.PHONY: demo test test-fast reproduce quality lint format clean
 
 demo: $(STAMP)
 	$(BIN)/cofuse demo --output demo --overwrite
@@ -18,6 +20,10 @@ test-fast: $(STAMP)
 # make reproduce DATA=folder-of-the-collections, or ARGS="--quick --simulated" without any
 reproduce: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m experiments.reproduce $(if $(DATA),--data $(DATA)) $(ARGS)
+
+# make quality DATA=folder-of-the-collections: the tables of docs/quality.md
+quality: $(STAMP)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m experiments.quality $(if $(DATA),--data $(DATA)) $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -33,7 +39,7 @@ $(STAMP): pyproject.toml
 		|| { echo "cofuse needs Python 3.11 or newer; run make PYTHON=/path/to/python3"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[dev,bench]"
+	$(BIN)/python -m pip install --quiet --editable ".[$(EXTRAS)]"
 	@touch $(STAMP)
 
 clean:

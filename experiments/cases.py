@@ -47,11 +47,17 @@ _COMMON = (
 _CORE = (
     "cosparse.py",
     "fusion.py",
-    "kernels",
+    "kernels/cpu.py",
+    "kernels/loops.py",
+    "kernels/reference.py",
+    "methods/letter.py",
+    "methods/run.py",
+    "methods/shrinkage.py",
     "operators.py",
     "prox.py",
     "reconstruction.py",
     "selection.py",
+    "settings.py",
     "data/operators",
 )
 _RIVALS = ("baselines", "data/dictionaries")

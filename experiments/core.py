@@ -24,8 +24,8 @@ def lytro_clean(data: Path) -> None:
     presets = {
         "paper, stride 6": PRESETS["paper"],
         "paper, stride 1": replace(PRESETS["paper"], stride=1),
-        "auto": PRESETS["auto"],
-        "auto, full-7 operator": replace(PRESETS["auto"], operator="full-7"),
+        "fast": PRESETS["fast"],
+        "fast, full-7 operator": replace(PRESETS["fast"], operator="full-7"),
     }
     print("\n| Lytro, 20 pairs, grey, sigma 0 | Q_MI | Q^AB/F |\n|---|---|---|")
     for name, preset in presets.items():
@@ -53,7 +53,7 @@ def rivals_clean(data: Path) -> None:
 
 
 def whu_noisy(data: Path, sigma: float = 15.0) -> None:
-    """Score `auto` and the plain ways on the 60 noisy pairs against their truth."""
+    """Score `fast` and the plain ways on the 60 noisy pairs against their truth."""
     scores: dict[str, list[tuple[float, float]]] = {}
     for number in WHU_PAIRS:
         frames, truth = whu(data, number)
@@ -63,9 +63,11 @@ def whu_noisy(data: Path, sigma: float = 15.0) -> None:
         results = {
             "better source": max(sources, key=lambda frame: psnr(to_8_bit(frame), truth)),
             "plain average": np.mean(sources, axis=0),
-            "total variation, then auto's choice": fuse(smooth, sigma=0, white=255.0).image,
-            "auto, sigma given": fuse(stack, sigma=sigma).image,
-            "auto, sigma estimated": fuse(stack).image,
+            "total variation, then fast's choice": fuse(
+                smooth, sigma=0, white=255.0, preset="fast"
+            ).image,
+            "fast, sigma given": fuse(stack, sigma=sigma, preset="fast").image,
+            "fast, sigma estimated": fuse(stack, preset="fast").image,
         }
         for name, picture in results.items():
             picture = to_8_bit(picture)

@@ -22,7 +22,7 @@ from experiments.runner import Outcome, run_cases, save_rows
 
 NAME = "figures12"
 SIGMAS = (0, 15)
-METHODS = ("sf-dct", "sr-ksvd", "paper", "auto")
+METHODS = ("sf-dct", "sr-ksvd", "paper", "fast")
 
 #: Magnified: left, top and side as parts of the picture's width, height and shorter side.
 DETAILS = ((0.31, 0.04, 0.19), (0.52, 0.47, 0.19))

@@ -10,9 +10,9 @@ from cofuse.baselines import resolve_method
 
 __all__ = ["LABELS", "LETTER_METHODS", "OURS", "RIVALS", "run_method", "settings_of"]
 
-#: The letter's comparison: its two rivals, its own method read in two ways, and our `auto`.
+#: The letter's comparison: its two rivals, its own method read in two ways, and our `fast`.
 RIVALS = ("sf-dct", "sr-ksvd")
-OURS = ("paper", "paper-dense", "auto")
+OURS = ("paper", "paper-dense", "fast")
 LETTER_METHODS = RIVALS + OURS
 
 #: How the methods are called in figures and tables.
@@ -22,7 +22,7 @@ LABELS = {
     "sr-ksvd-dense": "SR-KSVD (stride 1)",
     "paper": "paper (stride n − 1)",
     "paper-dense": "paper (stride 1)",
-    "auto": "auto",
+    "fast": "fast",
     "average": "average",
     "laplacian": "Laplacian pyramid",
     "gff": "GFF",
@@ -45,8 +45,8 @@ def settings_of(method: str, n: int) -> dict[str, Any]:
             return asdict(replace(letter, stride=n - 1))
         case "paper-dense":
             return asdict(replace(letter, stride=1))
-        case "auto":
-            preset = PRESETS["auto"]
+        case "fast":
+            preset = PRESETS["fast"]
             return asdict(preset if n == 7 else replace(preset, operator=f"full-{n}"))
     resolve_method(method)  # refuses an unknown name
     return {}

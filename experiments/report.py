@@ -34,8 +34,8 @@ _CHOICES = (
     "Table 1.",
     "To bound the time, on MFI-WHU paper with noise and SR-KSVD without run on every third pair, "
     "and on simulated stacks paper runs at σ = 0 and 15 and SR-KSVD on two frames; the tables give "
-    "the number of scenes, and auto's lead on those same scenes.",
-    "SF-DCT uses blocks of n × n; auto uses its separable operator at n = 7 and the full learned "
+    "the number of scenes, and fast's lead on those same scenes.",
+    "SF-DCT uses blocks of n × n; fast uses its separable operator at n = 7 and the full learned "
     "operator at any other n; its denoiser's patches stay 7 × 7.",
     "Everything is grey. Intervals are Student's 95 % intervals over scenes.",
     "Times are CPU seconds of one process on one core, without compiling, reading and scoring.",

@@ -21,8 +21,8 @@ from experiments.runner import Outcome, run_cases, save_rows
 
 NAME = "truth"
 USUAL = ("average", "laplacian", "gff", "focus-measure", "tv+focus-measure")
-PAIR_METHODS = ("auto", "paper", "sf-dct", "sr-ksvd", *USUAL)
-STACK_METHODS = ("auto", "paper", "sr-ksvd", *USUAL)
+PAIR_METHODS = ("fast", "paper", "sf-dct", "sr-ksvd", *USUAL)
+STACK_METHODS = ("fast", "paper", "sr-ksvd", *USUAL)
 TRIPLE_SIGMAS = (0, 15)
 PAPER_SIGMAS = (0, 15)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import io
 import json
@@ -22,6 +23,7 @@ from cofuse import fusion
 from cofuse.cli import main
 from cofuse.cli.fuse import fuse as fuse_command
 from cofuse.files import read_image, write_image
+from cofuse.joint import JointModel, load_model, model_bytes
 from cofuse.metrics import psnr
 from cofuse.simulation import Simulation, sample_picture, simulate_stack
 
@@ -198,8 +200,60 @@ def test_json_is_the_report_with_the_right_numbers(place, scene, capsys):
 
 def test_report_names_the_operator_that_was_used(place, capsys):
     arguments = ("fuse", "a.png", "b.png", "-o", "x.png", "--operator", "full-8", "--json")
-    assert run(*arguments) == 0
+    assert run(*arguments, "--preset", "fast") == 0
     assert json.loads(capsys.readouterr().out)["settings"]["operator"] == "full-8"
+
+
+def test_report_of_the_joint_model_names_it_and_its_stages(place, scene, capsys):
+    arguments = ("fuse", "a.png", "b.png", "c.png", "-o", "x.png", "--denoise", "0.5", "--json")
+    assert run(*arguments) == 0
+    report = json.loads(capsys.readouterr().out)
+    used = report["settings"]
+    assert (used["preset"], used["method"], used["model"]) == ("auto", "joint", "joint")
+    assert used["denoise"] == 0.5 and used["weights"] == "all"
+    assert set(report["seconds"]) == {"noise", "fusion", "composition"} and not report["traces"]
+    result = cofuse.fuse(scene.frames, denoise=0.5)
+    assert np.array_equal(read_image(place / "x.png"), result.image)
+    assert report["sigma"] == pytest.approx(result.sigma)
+
+
+@pytest.mark.parametrize("preset", ["auto", "fast"])
+def test_denoise_and_settings_reach_the_library(place, scene, preset):
+    arguments = ("fuse", "a.png", "b.png", "c.png", "--preset", preset, "--sigma", "12")
+    settings = cofuse.fusion.PRESETS[preset]
+    for name, denoise in (("none.png", 0), ("some.png", 0.25)):
+        assert run(*arguments, "-o", name, "--denoise", denoise, "--quiet") == 0
+        expected = cofuse.fuse(scene.frames, sigma=12, preset=preset, denoise=denoise)
+        assert np.array_equal(read_image(place / name), expected.image)
+    assert run(*arguments, "-o", "chosen.png", "--set", "weights=chosen", "--quiet") == 0
+    chosen = dataclasses.replace(settings, weights="chosen")
+    expected = cofuse.fuse(scene.frames, sigma=12, preset=chosen)
+    assert np.array_equal(read_image(place / "chosen.png"), expected.image)
+
+
+def test_model_can_be_one_of_your_own(place, scene):
+    shipped = load_model("joint")
+    changed = {name: values * np.float32(1.01) for name, values in shipped.arrays.items()}
+    (place / "mine.npz").write_bytes(model_bytes(JointModel.from_arrays(changed)))
+    (place / "same.npz").write_bytes(model_bytes(shipped))
+    for name in ("same", "mine"):
+        model = ("--set", f"model={name}.npz", "--sigma", "12", "--quiet")
+        assert run("fuse", "a.png", "b.png", "c.png", "-o", f"{name}.png", *model) == 0
+    usual = cofuse.fuse(scene.frames, sigma=12).image
+    assert np.array_equal(read_image(place / "same.png"), usual)
+    assert not np.array_equal(read_image(place / "mine.png"), usual)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (5, 3), (6, 6)])
+def test_pictures_below_patch_size_are_for_the_joint_model_only(place, refused, size):
+    small = read_image(place / "a.png")[: size[0], : size[1]]
+    write_image(place / "tiny.png", small)
+    tiny = ("fuse", "tiny.png", "tiny.png", "--sigma", "0")
+    for preset in ("fast", "paper"):
+        words = (f"{size[1]}x{size[0]}", "7x7")
+        refused(*tiny, "-o", "x.png", "--preset", preset, words=words)
+    assert run(*tiny, "-o", "x.png", "--quiet") == 0
+    assert np.array_equal(read_image(place / "x.png"), small)
 
 
 def test_source_map_can_be_read_back(place, scene):
@@ -230,7 +284,7 @@ def test_bars_are_for_terminals_that_want_them(place, monkeypatch):
         monkeypatch.setattr(sys, "stderr", terminal)
         silence = ["--quiet"] if quiet else []
         assert run("fuse", "a.png", "b.png", "-o", f"{quiet}.png", *silence) == 0
-        assert ("choice" in terminal.getvalue()) is not quiet
+        assert ("fusion" in terminal.getvalue()) is not quiet
         assert bool(terminal.getvalue()) is not quiet
 
 
@@ -292,12 +346,21 @@ def spoil(place: Path) -> None:
     write_image(place / "small.png", grey[:-1])
     write_image(place / "colour.png", np.repeat(grey[..., None], 3, axis=2))
     write_image(place / "deep.png", grey.astype(np.uint16) * 257)
-    write_image(place / "tiny.png", grey[:6, :6])
     float_grey = grey.astype(np.float32) / 255
     write_image(place / "float.tif", float_grey)
     float_grey[3, 4] = np.nan
     write_image(place / "nan.tif", float_grey)
     write_image(place / "bright.tif", grey.astype(np.float32))
+
+
+def broken_models(place: Path) -> None:
+    """Put files beside the frames that were meant to be models."""
+    model = load_model("joint")
+    (place / "half.npz").write_bytes(model_bytes(model)[:5000])
+    arrays = {name: values for name, values in model.arrays.items() if name != "weigher.guide"}
+    (place / "lacking.npz").write_bytes(model_bytes(JointModel(arrays)))
+    arrays["weigher.guide"] = np.full_like(model.arrays["weigher.guide"], np.nan)
+    (place / "nan.npz").write_bytes(model_bytes(JointModel(arrays)))
 
 
 @pytest.mark.parametrize(
@@ -313,7 +376,6 @@ def spoil(place: Path) -> None:
         (("a.png", "small.png"), ("small.png", "72x63", "72x64")),
         (("a.png", "colour.png"), ("colour.png", "RGB", "grey")),
         (("a.png", "deep.png"), ("deep.png", "uint16", "uint8")),
-        (("tiny.png", "tiny.png"), ("6x6", "7x7")),
         (("float.tif", "nan.tif"), ("nan.tif", "NaN")),
         (("nan.tif", "float.tif"), ("nan.tif", "NaN")),
         (("bright.tif", "bright.tif"), ("bright.tif", "white")),
@@ -338,7 +400,20 @@ def test_frames_that_do_not_work(place, refused, frames, words):
         (("-o", "x.png", "--sigma", "nan"), ("sigma is nan",)),
         (("-o", "x.png", "--sigma", "inf"), ("sigma is inf",)),
         (("-o", "x.png", "--sigma", ""), ("--sigma",)),
-        (("-o", "x.png", "--preset", "fancy"), ("fancy", "auto", "paper")),
+        (("-o", "x.png", "--preset", "fancy"), ("fancy", "auto", "fast", "paper")),
+        (("-o", "x.png", "--denoise", "2"), ("denoise is 2", "0 to 1")),
+        (("-o", "x.png", "--denoise=-0.5"), ("denoise is -0.5",)),
+        (("-o", "x.png", "--denoise", "nan"), ("denoise is nan",)),
+        (("-o", "x.png", "--denoise", "much"), ("--denoise", "much")),
+        (("-o", "x.png", "--denoise", "0.5", "--preset", "paper"), ("denoise", "auto or fast")),
+        (("-o", "x.png", "--set", "model=no-such"), ("no-such", "joint")),
+        (("-o", "x.png", "--set", "model=a.png"), ("a.png", "joint model")),
+        (("-o", "x.png", "--set", "model=."), (".", "cannot be opened")),
+        (("-o", "x.png", "--set", "model="), ()),
+        (("-o", "x.png", "--set", "model=half.npz"), ("half.npz", "joint model")),
+        (("-o", "x.png", "--set", "model=lacking.npz"), ("lacking.npz", "lacks weigher.guide")),
+        (("-o", "x.png", "--set", "model=nan.npz"), ("nan.npz", "weigher.guide", "NaN")),
+        (("-o", "x.png", "--set", "weights=some"), ("weights is 'some'", "all or chosen")),
         (("-o", "x.png", "--set", "colour=blue"), ("colour=blue", "window")),
         (("-o", "x.png", "--set", "window"), ("window", "NAME=VALUE")),
         (("-o", "x.png", "--set", "window=wide"), ("window=wide", "11")),
@@ -350,9 +425,10 @@ def test_frames_that_do_not_work(place, refused, frames, words):
         (("-o", "x.png", "--white", "dark"), ("--white", "dark")),
         (("-o", "x.png", "--white", "-1"), ("white is -1",)),
         (("-o", "x.png", "--wrong", "1"), ("--wrong",)),
-        (("-o", "x.png", "--operator", "no-such"), ("no-such", "full-7")),
-        (("-o", "x.png", "--operator", "a.png"), ("a.png", "no operator file")),
-        (("-o", "x.png", "--operator", "."), ()),
+        (("-o", "x.png", "--operator", "full-7"), ("filters of its own", "fast or paper")),
+        (("-o", "x.png", "--preset", "fast", "--operator", "no-such"), ("no-such", "full-7")),
+        (("-o", "x.png", "--preset", "fast", "--operator", "a.png"), ("a.png", "no operator file")),
+        (("-o", "x.png", "--preset", "fast", "--operator", "."), ()),
         (("-o", "x.png", "-o", "y.png"), ("-o",)),
         (("-o",), ("-o",)),
         ((), ("--output",)),
@@ -384,13 +460,14 @@ def test_options_that_do_not_work(place, refused, options, words):
     (place / "old.json").write_bytes(b"precious too")
     (place / "folder.png").mkdir()
     (place / "link.png").symlink_to("a.png")
+    broken_models(place)
     refused("fuse", *FRAMES, *options, words=words)
 
 
 def test_operator_larger_than_the_picture(place, refused):
     small = read_image(place / "a.png")[:8]
     write_image(place / "flat.png", small)
-    arguments = ("fuse", "flat.png", "flat.png", "-o", "x.png")
+    arguments = ("fuse", "flat.png", "flat.png", "-o", "x.png", "--preset", "fast")
     refused(*arguments, "--operator", "full-9", words=("72x8", "9x9"))
     large = ("--sigma", "5", "--set", "restoring-operator=dct-12")
     refused(*arguments, *large, words=("72x8", "12x12"))

@@ -112,7 +112,14 @@ def test_fuse_help_names_units_and_options(capsys):
     assert "8-bit grey levels" in text
     for option in ("--preset", "--sigma", "--operator", "--source-map", "--report", "--overwrite"):
         assert option in text
-    for option in ("--quiet", "--json", "--no-align", "--set", "--output", "-o"):
+    for option in ("--quiet", "--json", "--no-align", "--set", "--output", "-o", "--denoise"):
+        assert option in text
+
+
+def test_learn_help_names_what_training_takes(capsys):
+    assert run("learn", "--help") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for option in ("--end-to-end", "--steps", "--batch", "--side", "--device", "--checkpoint"):
         assert option in text
 
 
@@ -193,7 +200,7 @@ def test_learned_operator_can_be_checked_shown_and_fused_with(place, capsys):
     assert run("operators", "show", "mine.npz") == 0
     assert "fine.png" in capsys.readouterr().out and (place / "fine.png").exists()
     fusing = ("fuse", "grey.png", "grey.png", "-o", "x.png", "--sigma", "0", "--quiet")
-    assert run(*fusing, "--operator", "mine.npz") == 0
+    assert run(*fusing, "--preset", "fast", "--operator", "mine.npz") == 0
     assert np.array_equal(read_image("x.png"), read_image("grey.png"))
 
 
@@ -254,6 +261,14 @@ def test_learning_refuses(place, refused, arguments, words):
         if option in arguments:
             del given[given.index(option) : given.index(option) + 2]
     refused("learn", *arguments, *given, words=words)
+
+
+def test_training_without_torch_says_what_to_install(place, refused, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    training = ("learn", "colour.png", "grey.png", "-o", "m.npz", "--end-to-end")
+    refused(*training, words=("needs torch", 'pip install "cofuse[gpu]"'))
+    # Operators are learned without it.
+    assert run("learn", "grey.png", "-o", "m.npz", *QUICK, "--quiet") == 0
 
 
 # --- operators -----------------------------------------------------------------------------------
@@ -322,7 +337,8 @@ def test_check_says_what_is_wrong(place, refused, content):
         )
     refused("operators", "check", "wrong.npz")
     refused("operators", "show", "wrong.npz")
-    refused("fuse", "grey.png", "grey.png", "-o", "x.png", "--operator", "wrong.npz")
+    fusing = ("fuse", "grey.png", "grey.png", "-o", "x.png", "--preset", "fast")
+    refused(*fusing, "--operator", "wrong.npz")
 
 
 # --- simulate ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -265,6 +266,80 @@ def test_frames_are_numbered_or_named() -> None:
 def test_an_index_past_the_end_is_an_index_error() -> None:
     with pytest.raises(IndexError):
         Stack.from_arrays([grey()])[1]
+
+
+# Keeping.
+
+
+def counted(frames: list[Array], **options: Any) -> tuple[Stack, list[int]]:
+    """A stack of frames behind readers, and how often each was read."""
+    calls = [0] * len(frames)
+
+    def reader(k: int) -> Array:
+        calls[k] += 1
+        return frames[k].copy()
+
+    return Stack([lambda k=k: reader(k) for k in range(len(frames))], **options), calls  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("most_bytes", [0, 1 << 20], ids=["file", "memory"])
+@given(
+    frames=arrays(
+        st.sampled_from([np.uint8, np.uint16, np.float32, np.float64]),
+        st.one_of(
+            st.tuples(st.integers(1, 4), st.integers(1, 5), st.integers(1, 5)),
+            st.tuples(st.integers(1, 4), st.integers(1, 5), st.integers(1, 5), st.just(3)),
+        ),
+        elements=st.integers(0, 1),
+    )
+)
+def test_kept_frames_are_the_frames_and_each_is_read_once(most_bytes: int, frames: Array) -> None:
+    stack, calls = counted(list(frames), white=200, names=[f"n{k}" for k in range(len(frames))])
+    calls[0] -= 1  # the first one told shape and type
+    with stack.kept(most_bytes) as kept:
+        for _ in range(2):
+            for k, frame in enumerate(kept):
+                np.testing.assert_array_equal(frame, frames[k])
+                assert frame.dtype == frames.dtype
+        assert calls == [1] * len(frames)
+        assert len(kept) == len(frames)
+        for name in ("shape", "dtype", "white", "names", "height", "width", "is_colour"):
+            assert getattr(kept, name) == getattr(stack, name)
+        with kept.kept(0) as again:
+            assert again is kept
+    # The stack itself goes on reading.
+    stack[0]
+    assert calls[0] == 2
+
+
+def test_arrays_are_kept_as_they_are() -> None:
+    frame = grey()
+    stack = Stack.from_arrays([frame, frame])
+    with stack.kept(0) as kept:
+        assert kept is stack
+        assert kept[1] is frame
+
+
+@pytest.mark.parametrize("most_bytes", [0, 1 << 20])
+def test_what_is_kept_leaves_no_file_behind(
+    most_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    stack, _ = counted([grey(), grey()])
+    with stack.kept(most_bytes) as kept:
+        assert not list(tmp_path.iterdir())
+        kept[0]
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ZeroDivisionError), stack.kept(most_bytes):
+        _ = 1 / 0
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("most_bytes", [0, 1 << 20])
+def test_a_wrong_frame_is_refused_when_it_is_kept(most_bytes: int) -> None:
+    stack = Stack([grey, lambda: grey(9, 9)], names=["first", "second"])
+    with pytest.raises(CofuseError, match="second is 9x9"), stack.kept(most_bytes):
+        pytest.fail("the frames do not agree")
 
 
 # Colour.

@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cofuse.images import Stack
-from cofuse.noise import CLEAN_BELOW, estimate_noise, noise_level
+from cofuse.noise import (
+    CLEAN_BELOW,
+    estimate_noise,
+    noise_by_brightness,
+    noise_level,
+    sample_patches,
+    unclipped,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -136,6 +143,49 @@ def test_the_picture_is_not_written_to() -> None:
     picture = (128 + noise(5.0)).astype(np.float32)
     picture.setflags(write=False)
     noise_level(picture)
+
+
+# Patches, and noise by their brightness.
+
+
+def test_patches_are_taken_evenly_and_channels_stay_apart() -> None:
+    frame = np.arange(40 * 50, dtype=np.uint16).reshape(40, 50)
+    patches = sample_patches(frame)
+    assert patches.shape == (34 * 44, 49) and patches.dtype == frame.dtype
+    np.testing.assert_array_equal(patches[45].reshape(7, 7), frame[1:8, 1:8])
+    colour = np.stack([frame, frame + 1, frame + 2], axis=-1)
+    for channel, plane in enumerate(np.moveaxis(sample_patches(colour), -1, 0)):
+        np.testing.assert_array_equal(plane, patches + channel)
+    assert 50 < len(sample_patches(frame, 100)) <= 100
+
+
+def test_patches_with_black_or_white_are_left_out_unless_hardly_any_is_without() -> None:
+    patches = np.full((400, 49, 3), 100, np.float32)
+    patches[:150, 7, 1] = 255
+    patches[150:180, 0, 2] = 0
+    np.testing.assert_array_equal(unclipped(patches), np.arange(400) >= 180)
+    patches[:300, 0, 0] = 0
+    assert unclipped(patches).all()
+
+
+@pytest.mark.parametrize("picture", [smooth_picture, lambda: natural_picture(5)])
+def test_noise_is_measured_at_every_brightness(picture: Any) -> None:
+    levels = picture()
+    sigma = 4 + levels.clip(0) / 16
+    patches = sample_patches((levels + sigma * noise(1.0)).astype(np.float32))
+    brightness, variance, count = noise_by_brightness(patches).T
+    assert len(brightness) >= 5 and np.ptp(brightness) > 60 and (np.diff(brightness) > 0).all()
+    assert count.min() >= 100
+    # A hundred overlapping patches are few, more so where there is texture as well.
+    np.testing.assert_allclose(np.sqrt(variance), 4 + brightness / 16, rtol=0.25)
+    spread = np.sqrt(variance) / (4 + brightness / 16)
+    assert np.average(spread, weights=count) == pytest.approx(1.0, abs=0.05)
+
+
+def test_too_few_patches_measure_nothing() -> None:
+    assert noise_by_brightness(np.zeros((100, 49), np.float32)).shape == (0, 3)
+    scattered = np.random.default_rng(0).uniform(0, 255, (300, 49)).astype(np.float32)
+    assert noise_by_brightness(scattered).shape[1] == 3
 
 
 # Stacks.

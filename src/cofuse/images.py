@@ -8,7 +8,11 @@ places where that scale is applied.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -46,6 +50,9 @@ _DTYPES = (np.uint8, np.uint16, np.float32, np.float64)
 #: A float frame whose values pass this is certainly not on the 0-1 scale.
 _FLOAT_SCALE_LIMIT = 16.0
 
+#: Bytes of frames that `Stack.kept` holds in memory.
+_KEPT_BYTES = 1 << 30
+
 Pixels = NDArray[Any]
 Levels = NDArray[np.float32]
 
@@ -78,6 +85,7 @@ class Stack:
         if len(self.names) != len(readers):
             raise CofuseError(f"{len(readers)} frames but {len(self.names)} names were given")
         self._readers = tuple(readers)
+        self._in_memory = False
         first = self._readers[0]()
         _check_frame(first, self.names[0])
         self.shape: tuple[int, ...] = first.shape
@@ -100,7 +108,9 @@ class Stack:
     ) -> Stack:
         """Make a stack of arrays already in memory; they are viewed, never written to."""
         arrays = [np.asarray(frame) for frame in frames]
-        return cls([lambda a=a: a for a in arrays], white=white, names=names)  # type: ignore[misc]
+        stack = cls([partial(np.asarray, array) for array in arrays], white=white, names=names)
+        stack._in_memory = True
+        return stack
 
     def __len__(self) -> int:
         return len(self._readers)
@@ -128,6 +138,38 @@ class Stack:
 
     def __iter__(self) -> Iterator[Pixels]:
         return (self[k] for k in range(len(self)))
+
+    @contextmanager
+    def kept(self, most_bytes: int = _KEPT_BYTES) -> Iterator[Stack]:
+        """Read every frame once and keep all at hand: in memory, or if they are many in a file.
+
+        Frames that are arrays already are taken as they are. The file is a nameless temporary one
+        and goes when the frames are no longer needed.
+        """
+        if self._in_memory:
+            yield self
+            return
+        size = int(np.prod(self.shape)) * self.dtype.itemsize
+        with ExitStack() as files:
+            if size * len(self) <= most_bytes:
+                frames = list(self)
+            else:
+                file = files.enter_context(TemporaryFile())
+                # Written, not mapped: a full disk must be an error, and under a map it is a crash.
+                try:
+                    for frame in self:
+                        file.write(np.ascontiguousarray(frame).data)
+                    file.flush()
+                except OSError as error:
+                    raise CofuseError(
+                        f"{len(self)} frames of {size / 1e6:.0f} MB do not fit into the temporary "
+                        f"folder: {error.strerror}; name a larger one in TMPDIR"
+                    ) from error
+                frames = list(np.memmap(file, self.dtype, "r", shape=(len(self), *self.shape)))
+            kept = copy(self)
+            kept._readers = tuple(partial(np.asarray, frame) for frame in frames)
+            kept._in_memory = True
+            yield kept
 
     @property
     def height(self) -> int:
@@ -202,7 +244,8 @@ class Fusion:
         one has all the activity, shape (H, W). Methods that choose no frame (an average, say)
         have neither map.
     sigma
-        Noise level used, in 8-bit grey levels; 0 when the pixels were copied.
+        Noise level found or given, in 8-bit grey levels; that at mid-grey where it grows with
+        brightness, 0 where there is too little to remove.
     sigma_estimated
         Whether ``sigma`` was estimated from the frames rather than given.
     trace

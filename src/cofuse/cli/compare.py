@@ -68,7 +68,8 @@ def compare(
     output
         The folder to write: index.html, one picture a method, results.json.
     methods
-        Names separated by commas: auto and paper are cofuse's own, others such as gff or laplacian
+        Names separated by commas: auto, fast and paper are cofuse's own, others such as gff or
+        laplacian
         may have a denoiser before or after, as in tv+gff or gff+nlm; a wrong name lists all.
     sigma
         Noise level in 8-bit grey levels for all methods, or auto to estimate it once.

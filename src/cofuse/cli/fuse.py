@@ -25,6 +25,7 @@ def fuse(
     output: Output,
     preset: str = _DEFAULTS["preset"],
     sigma: str = "auto" if _DEFAULTS["sigma"] is None else str(_DEFAULTS["sigma"]),
+    denoise: float = _DEFAULTS["denoise"],
     align: bool = _DEFAULTS["align"],
     operator: str | None = _DEFAULTS["operator"],
     white: float | None = _DEFAULTS["white"],
@@ -44,13 +45,15 @@ def fuse(
     output
         The picture to write: .png, .tif, .jpg, .webp or .bmp.
     preset
-        auto, or paper for the letter's own method.
+        auto, fast without the trained model, or paper for the letter's own method.
     sigma
         Noise level in 8-bit grey levels (0-255 scale) whatever the depth, or auto to estimate it.
+    denoise
+        How much of the noise to take out: from 0, nothing, to 1, all of it.
     align
         Accepted for the time when frames are aligned; they are now taken as aligned either way.
     operator
-        Name or file of an analysis operator to use instead of the preset's.
+        Name or file of an analysis operator to use instead of that of fast or paper.
     white
         Value of white, where it is not the largest the files can hold (4095 for 12 bits in 16).
     setting
@@ -94,6 +97,7 @@ def fuse(
         result = fusion.fuse(
             stack,
             sigma=noise,
+            denoise=denoise,
             preset=settings,
             align=align,
             operator=operator,
@@ -102,7 +106,11 @@ def fuse(
     write_image(output, result.image, overwrite=overwrite)
     if source_map and result.source_map is not None:
         write_image(source_map, index_picture(result.source_map, len(stack)), overwrite=overwrite)
-    used = dataclasses.asdict(settings) | {"preset": preset, "align": align}
+    used = dataclasses.asdict(settings) | {
+        "preset": preset,
+        "align": align,
+        "denoise": denoise,
+    }
     if operator:
         used["operator"] = operator
     facts = fusion_report(result, stack, used, str(output))

@@ -1,4 +1,4 @@
-"""``cofuse learn``: an operator from a folder of pictures."""
+"""``cofuse learn``: an operator, or the joint model, from a folder of pictures."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from cofuse.learning import (
 __all__ = ["learn"]
 
 _DEFAULTS = LearningSettings()
+# Of the training; its own module would import torch just to print a help text.
+_STEPS, _BATCH, _SIDE = 5000, 32, 160
 
 
 def learn(
@@ -30,6 +32,12 @@ def learn(
     rows: int | None = None,
     patches: int = 10_000,
     separable: Flag = False,
+    end_to_end: Flag = False,
+    steps: int = _STEPS,
+    batch: int = _BATCH,
+    side: int = _SIDE,
+    device: str = "auto",
+    checkpoint: Path | None = None,
     subspace_dimension: int | None = _DEFAULTS.subspace_dimension,
     rounds: int = _DEFAULTS.rounds,
     seed: int = _DEFAULTS.seed,
@@ -38,7 +46,7 @@ def learn(
     quiet: Flag = False,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> None:
-    """Learn an analysis operator from sharp pictures.
+    """Learn an analysis operator, or the model that fuses and restores, from sharp pictures.
 
     Parameters
     ----------
@@ -54,6 +62,19 @@ def learn(
         Number of patches to learn from.
     separable
         Learn two small factors whose product is the operator.
+    end_to_end
+        Train the joint model on focus stacks made of the pictures, as they are needed; wants the
+        extra "gpu". A model card is written beside the model.
+    steps
+        Updates of the training (end to end).
+    batch
+        Stacks a step (end to end).
+    side
+        Side of the stacks in pixels (end to end).
+    device
+        auto, cpu, cuda or mps (end to end).
+    checkpoint
+        File to keep the state of the training in, and to go on from where it exists (end to end).
     subspace_dimension
         Dimension r of the subspaces patches are taken to lie in: 3/7 of the patch's pixels.
     rounds
@@ -81,19 +102,36 @@ def learn(
         raise CofuseError(
             f"{patches} patches and seed {seed} were given; expected at least 1 and at least 0"
         )
+    if end_to_end and (separable or name):
+        raise CofuseError(
+            "--separable and --name are about operators; leave them out with --end-to-end"
+        )
     files = picture_files(images)
     if not files:
         raise CofuseError("no pictures were given; name picture files or folders of them")
     if output.resolve() in {path.resolve() for path in files}:
-        raise CofuseError(f"{output} is one of the pictures; write the operator elsewhere")
-    if rows is None:
-        rows = 64 if patch_size <= 8 else 8 * round(1.28 * patch_size**2 / 8)
+        raise CofuseError(f"{output} is one of the pictures; write the result elsewhere")
     pictures = []
     digest = hashlib.sha256()
     for path in files:
         picture = read_image(path)
         pictures.append(Stack.from_arrays([picture], names=[path.name]).luminance(0))
         digest.update(pictures[-1].tobytes())
+    if end_to_end:
+        from cofuse.cli.learn_end_to_end import Request, learn_end_to_end
+
+        learn_end_to_end(
+            Request(pictures, tuple(files), digest.hexdigest(), output, overwrite, quiet, as_json),
+            steps=steps,
+            batch=batch,
+            side=side,
+            seed=seed,
+            device=device,
+            checkpoint=checkpoint,
+        )
+        return
+    if rows is None:
+        rows = 64 if patch_size <= 8 else 8 * round(1.28 * patch_size**2 / 8)
     provenance = {
         "cofuse": __version__,
         "pictures": len(files),

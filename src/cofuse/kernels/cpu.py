@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -145,9 +146,23 @@ def _over_bands(work: Callable[[int, int], Any], rows: int) -> list[tuple[int, A
     edges = [rows * k // count for k in range(count + 1)]
     if count == 1:
         return [(0, work(0, rows))]
-    with ThreadPoolExecutor(count) as pool:
-        futures = [pool.submit(work, a, b) for a, b in itertools.pairwise(edges)]
-        return [(a, f.result()) for a, f in zip(edges, futures, strict=False)]
+    pool = _pool()
+    futures = [pool.submit(work, a, b) for a, b in itertools.pairwise(edges)]
+    wait(futures)  # also when one fails: the others write to arrays that its caller still holds
+    return [(a, f.result()) for a, f in zip(edges, futures, strict=False)]
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """Threads that last: the joint model has hundreds of short layers.
+
+    Bands must not be worked on in bands themselves, they would wait for each other.
+    """
+    return ThreadPoolExecutor(os.cpu_count() or 1, "cofuse")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not live on in a child
 
 
 def _pad(image: Array) -> Floats:

@@ -1,0 +1,269 @@
+"""Noise as cameras make it: growing with brightness, other from frame to frame and by colour.
+
+A sensor counts photons, so the variance of its noise is affine in the signal: ``floor² + gain·I``.
+`NoiseModel` is that law and the square-root map (Anscombe 1948; for Poisson and Gaussian noise
+together Starck, Murtagh and Bijaoui 1998) under which the noise has one level everywhere.
+`estimate_stack_noise` finds both, from the frames alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cofuse.errors import CofuseError
+from cofuse.images import LUMINANCE_WEIGHTS, Levels, Pixels, Stack, luminance, to_opponent
+from cofuse.noise import (
+    CLEAN_BELOW,
+    noise_by_brightness,
+    patch_noise_level,
+    sample_patches,
+    unclipped,
+)
+from cofuse.progress import Progress, ProgressCallback, silent
+
+__all__ = ["NoiseModel", "StackNoise", "estimate_stack_noise"]
+
+#: Patches kept of all frames together, and of one frame at least and at most.
+_PATCHES_IN_ALL, _FEWEST_A_FRAME, _MOST_A_FRAME = 240_000, 6_000, 60_000
+#: Patches of all frames and channels together on which noise is held against brightness.
+_POOL = 120_000
+#: Pixels of a patch.
+_PIXELS = 49
+
+#: Standard deviations from black and white within which the noise is cut off.
+_MARGIN = 3.0
+#: What the variance at one brightness is off by, relatively: by texture that no test finds, and
+#: by chance on a single (overlapping) patch. From here on, tuned on training pictures such that
+#: no white noise of theirs was taken for any other.
+_TEXTURE_ERROR, _CHANCE_ERROR = 0.06, 3.0**0.5
+#: Errors above the law beyond which a brightness counts as textured rather than as evidence.
+_OUTLIER = 3.0
+#: A law that grows needs this many brightnesses near it that span this many grey levels, has to
+#: better a constant by this much (χ²), and to divide its misfit by this.
+_FEWEST_BINS, _SPAN, _EVIDENCE, _BETTER = 4, 48.0, 9.0, 2.0
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """Noise whose variance is ``floor² + gain·I`` at grey level I (``floor²`` below black).
+
+    Attributes
+    ----------
+    floor
+        Standard deviation at black, in grey levels.
+    gain
+        Variance that every grey level adds; 0 for white noise.
+    """
+
+    floor: float
+    gain: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("floor", "gain"):
+            if not 0 <= getattr(self, name) < np.inf:
+                raise CofuseError(f"{name} is {getattr(self, name)}; expected a number, 0 or more")
+
+    def sigma_at(self, levels: ArrayLike) -> NDArray[np.float64]:
+        """Return the standard deviation of the noise at given grey levels."""
+        signal = np.maximum(np.asarray(levels, np.float64), 0.0)
+        return np.asarray(np.sqrt(self.floor**2 + self.gain * signal))
+
+    @property
+    def stabilised_sigma(self) -> float:
+        """Standard deviation of the noise, at any brightness, after `stabilise`."""
+        return 0.5 * self._reach * self._root
+
+    def stabilise(self, levels: Levels) -> Levels:
+        r"""Map grey levels so that the noise has one level; 0 stays 0 and 255 stays 255.
+
+        With c = floor² + ⅜ gain² and κ = gain / c it is Anscombe's map, scaled:
+
+        .. math:: 255 \, \frac{\sqrt{1 + \kappa x} - 1}{\sqrt{1 + 255 \kappa} - 1}
+                  = x \, \frac{\sqrt{1 + 255 \kappa} + 1}{\sqrt{1 + \kappa x} + 1}.
+
+        The second form has no differences of nearly equal numbers and tends to the identity,
+        which it is for white noise. Below black, where no photon adds noise, it goes on along its
+        tangent.
+        """
+        if self.gain == 0:
+            return levels
+        root = np.sqrt(1.0 + np.float32(self._bend) * np.maximum(levels, 0.0))
+        return np.asarray(levels * (np.float32(self._reach) / (root + 1.0)), levels.dtype)
+
+    def restore(self, stabilised: Levels) -> Levels:
+        """Undo `stabilise`."""
+        if self.gain == 0:
+            return stabilised
+        step = stabilised / np.float32(self._reach)
+        bent = 2.0 + np.float32(self._bend) * np.maximum(step, 0.0)
+        return np.asarray(step * bent, stabilised.dtype)
+
+    def restore_mean(self, stabilised: Levels) -> Levels:
+        """Undo `stabilise` for values with the noise taken out, which are means.
+
+        The mean of square roots lies below the root of the mean. The closed form of Mäkitalo and
+        Foi (2011, 2013) gives the mean back; it adds up to a quarter of the gain.
+        """
+        levels = self.restore(stabilised)
+        if self.gain == 0:
+            return levels
+        # D of the papers: twice the root of counts plus ⅜ plus the floor's variance in counts.
+        counts = np.maximum(levels, 0.0) / self.gain + (self._root / self.gain) ** 2
+        inverse = 0.5 / np.sqrt(counts)
+        lift = 0.25 + 0.25 * 1.5**0.5 * inverse - 1.375 * inverse**2 + 0.625 * 1.5**0.5 * inverse**3
+        return np.asarray(levels + self.gain * lift, stabilised.dtype)
+
+    @property
+    def _root(self) -> float:
+        """√c: the standard deviation at black, with Anscombe's ⅜."""
+        return float(np.hypot(self.floor, 0.375**0.5 * self.gain))
+
+    @property
+    def _bend(self) -> float:
+        """κ of `stabilise`."""
+        return self.gain / self._root**2 if self.gain else 0.0
+
+    @property
+    def _reach(self) -> float:
+        """√(1 + 255 κ) + 1 of `stabilise`: twice its slope at black."""
+        return float(np.sqrt(1.0 + 255.0 * self._bend)) + 1.0
+
+
+@dataclass(frozen=True)
+class StackNoise:
+    """The noise of a stack; all but the model in *stabilised* grey levels, after its map.
+
+    Attributes
+    ----------
+    model
+        How the noise depends on brightness, in a typical frame.
+    frames
+        Level of every frame's noise, as its `luminance` has it.
+    planes
+        Level in every plane of `to_opponent`, in a typical frame: one of grey frames, three of
+        RGB.
+    estimated
+        Whether all this was estimated from the frames rather than given.
+    """
+
+    model: NoiseModel
+    frames: tuple[float, ...]
+    planes: tuple[float, ...]
+    estimated: bool = False
+
+    @classmethod
+    def white(cls, sigma: float, *, frames: int = 1, colour: bool = False) -> StackNoise:
+        """Describe white noise of a given level, the same in every frame and channel."""
+        of_luminance = sigma * float(np.linalg.norm(LUMINANCE_WEIGHTS)) if colour else sigma
+        planes = (float(sigma),) * (3 if colour else 1)
+        return cls(NoiseModel(float(sigma)), (of_luminance,) * frames, planes)
+
+    @property
+    def level(self) -> float:
+        """Typical level of a channel: the root mean square over the planes."""
+        return float(np.sqrt(np.mean(np.square(self.planes))))
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether there is too little noise to be worth removing."""
+        return self.level < CLEAN_BELOW
+
+
+def estimate_stack_noise(stack: Stack, *, progress: ProgressCallback = silent) -> StackNoise:
+    """Estimate a stack's noise: how it grows with brightness, by frame and by colour plane.
+
+    Every frame is read once, and of it only patches are kept.
+    """
+    share = int(np.clip(_PATCHES_IN_ALL / len(stack), _FEWEST_A_FRAME, _MOST_A_FRAME))
+    samples = []
+    for index, frame in enumerate(stack):
+        patches = sample_patches(frame, share)
+        samples.append(patches[unclipped(stack.to_levels(patches))])
+        progress(Progress("noise", index + 1, len(stack)))
+    white = _measure(stack, samples, NoiseModel(0.0))
+    law = _fit(noise_by_brightness(_pool(stack, samples, white.frames)))
+    if law.gain > 0 and not (noise := _measure(stack, samples, law)).is_clean:
+        return noise
+    return replace(white, model=NoiseModel(white.level))
+
+
+def _measure(stack: Stack, samples: list[Pixels], model: NoiseModel) -> StackNoise:
+    """Measure the level of every frame and plane after the model's map."""
+    frames, planes = [], []
+    for patches in samples:
+        # Patches in rows are a picture as well, as far as maps of single pixels go.
+        levels = model.stabilise(stack.to_levels(patches))
+        opponent = np.moveaxis(to_opponent(levels), -1, 0)
+        planes.append([patch_noise_level(plane) for plane in opponent])
+        frames.append(patch_noise_level(luminance(levels)) if stack.is_colour else planes[-1][0])
+    typical = np.median(planes, axis=0)
+    return StackNoise(model, tuple(frames), tuple(typical.tolist()), estimated=True)
+
+
+def _pool(stack: Stack, samples: list[Pixels], noise: tuple[float, ...]) -> Levels:
+    """Put patches of all frames and channels together, evenly, as if all had the typical noise."""
+    typical = float(np.median(noise))
+    every = max(1, round(sum(patches.size for patches in samples) / _POOL / _PIXELS))
+    parts = []
+    for patches, level in zip(samples, noise, strict=True):
+        channels = np.moveaxis(np.atleast_3d(stack.to_levels(patches[::every])), -1, 0)
+        levels = channels.reshape(-1, _PIXELS)
+        mean = levels.mean(axis=1, keepdims=True)
+        ratio = np.clip(typical / level, 0.5, 2.0) if typical and level else 1.0
+        parts.append(mean + (levels - mean) * np.float32(ratio))
+    return np.concatenate(parts)
+
+
+def _fit(bins: NDArray[np.float64]) -> NoiseModel:
+    """Fit a law that grows to variances by brightness; unless it is clear the gain is 0.
+
+    Texture only adds to the variance: brightnesses far above a law weigh little against it.
+    """
+    unclear = NoiseModel(0.0)
+    level, variance, count = bins[bins[:, 1] > 0].T
+    reach = _MARGIN * np.sqrt(variance)
+    inside = (level > reach) & (level < 255.0 - reach)
+    level, variance, count = level[inside], variance[inside], count[inside]
+    error = np.hypot(_TEXTURE_ERROR, _CHANCE_ERROR / np.sqrt(count))
+
+    def residuals(law: tuple[float, float]) -> NDArray[np.float64]:
+        return np.asarray(np.log(variance / (law[0] + law[1] * level)) / error)
+
+    def misfit(law: tuple[float, float]) -> float:
+        distance = residuals(law)
+        squares = distance**2
+        bounded = squares / (1.0 + squares / _OUTLIER**2)
+        return float(np.where(distance > 0, bounded, squares).sum())
+
+    # There are few enough to try every line through two of them, and every constant.
+    lines = []
+    for i, j in combinations(range(len(level)), 2):
+        gain = (variance[j] - variance[i]) / (level[j] - level[i])
+        offset = variance[i] - gain * level[i]
+        if gain > 0:
+            lines.append((offset, gain) if offset > 0 else (0.0, variance[j] / level[j]))
+    if not lines:
+        return unclear
+    constant = min(misfit((value, 0.0)) for value in variance)
+    best = min(lines, key=misfit)
+    near = np.abs(residuals(best)) < _OUTLIER
+    if near.sum() < _FEWEST_BINS or np.ptp(level[near]) < _SPAN:
+        return unclear
+    if constant < max(misfit(best) + _EVIDENCE, _BETTER * misfit(best)):
+        return unclear
+    return _least_squares(level[near], variance[near], error[near])
+
+
+def _least_squares(
+    level: NDArray[np.float64], variance: NDArray[np.float64], error: NDArray[np.float64]
+) -> NoiseModel:
+    """Fit ``floor² + gain·I``, neither of them negative, to variances with relative errors."""
+    from scipy.optimize import nnls
+
+    design = np.stack([np.ones_like(level), level], axis=1) / (variance * error)[:, None]
+    offset, gain = nnls(design, 1.0 / error)[0]
+    return NoiseModel(float(np.sqrt(offset)), float(gain))

@@ -1,0 +1,80 @@
+"""What every method of fusion shares: a stack and settings, progress, times and traces."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cofuse.images import Fusion, Pixels, Stack, from_opponent, to_opponent
+from cofuse.noise import noise_to_remove
+from cofuse.progress import Progress, ProgressCallback, SolverTrace
+from cofuse.selection import Choice
+from cofuse.settings import FusionSettings
+
+__all__ = ["Levels", "Run"]
+
+Levels = NDArray[np.float32]
+
+
+@dataclass
+class Run:
+    """One fusion under way: what every stage needs, and what the stages leave behind."""
+
+    stack: Stack
+    settings: FusionSettings
+    progress: ProgressCallback
+    sigma: float = 0.0
+    trace: dict[str, SolverTrace] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def find_noise(self, sigma: float | None) -> None:
+        """Take the noise level as given, or estimate it."""
+        if sigma is None:
+            with self.stage("noise"):
+                self.sigma = noise_to_remove(self.stack, progress=self.progress)
+        else:
+            self.sigma = float(sigma)
+
+    def result(self, image: Pixels, choice: Choice, *, estimated: bool) -> Fusion:
+        """Put together what came out."""
+        return Fusion(
+            image,
+            choice.index,
+            choice.confidence,
+            self.sigma,
+            estimated,
+            self.trace,
+            self.seconds,
+        )
+
+    def by_plane(self, stage: str, levels: Levels, work: Callable[[Levels, str], Levels]) -> Pixels:
+        """Restore luminance and chrominance planes one by one and return native pixels."""
+        planes = to_opponent(levels)
+        done = []
+        for index, name in enumerate(self.plane_names()):
+            done.append(work(np.ascontiguousarray(planes[..., index]), name))
+            self.progress(Progress(stage, index + 1, planes.shape[-1]))
+        return self.stack.from_levels(from_opponent(np.stack(done, axis=-1)))
+
+    def plane_names(self) -> tuple[str, ...]:
+        """Suffixes that tell the planes of a colour picture apart in traces."""
+        return (" Y", " C1", " C2") if self.stack.is_colour else ("",)
+
+    def each_frame(self, stage: str, work: Callable[[int], Any]) -> Iterator[Any]:
+        """Do ``work`` on one frame after the other, reporting each."""
+        for index in range(len(self.stack)):
+            yield work(index)
+            self.progress(Progress(stage, index + 1, len(self.stack)))
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage."""
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - start

@@ -1,0 +1,122 @@
+"""How to fuse: the settings, what they may be, and the presets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from cofuse.errors import CofuseError
+
+__all__ = ["PRESETS", "FusionSettings", "resolve_preset"]
+
+#: What settings that are words may be.
+_WORDS = {
+    "method": ("joint", "shrinkage", "letter"),
+    "weights": ("all", "chosen"),
+    "x_step": ("exact", "surrogate"),
+}
+
+
+@dataclass(frozen=True)
+class FusionSettings:
+    """How to fuse. The presets are instances of this; `dataclasses.replace` makes others.
+
+    Attributes
+    ----------
+    method
+        ``"joint"``: the trained model weighs all frames at every pixel; without noise pixels are
+        copied from the chosen frame and mixed along the choice's borders, with noise the mixture
+        of all frames is restored. ``"shrinkage"``: choose pixels by windowed activity with small
+        regions cleaned up; with noise, choose on shrunken frames and shrink the composed picture.
+        ``"letter"``: the letter's method, patch by patch.
+    model
+        Name or file of the trained model (joint).
+    weights
+        ``"all"`` mixes all frames, ``"chosen"`` takes each pixel from the best one (joint).
+    operator
+        Name or file of the operator that measures activity, and that the letter restores with
+        (shrinkage, letter).
+    window
+        Side in pixels over which activity is averaged (shrinkage).
+    smallest_region
+        Regions of the choice smaller than this share of what is a frame's on average, the
+        picture over the number of frames, are cleaned up (joint, shrinkage).
+    seam
+        Width in pixels of the zone along the choice's borders in which frames are mixed where a
+        hard seam would show; 1 for plain copies everywhere (joint, shrinkage).
+    restoring_operator
+        Name or file of the orthonormal operator that restores (shrinkage).
+    stride
+        Distance of neighbouring patches (letter). None is its "overlapping length 1" read
+        literally, n − 1 (6 for patches of 7); 1 takes every patch.
+    local_weight, global_weight
+        λ and λ′ of the local estimate and the global reconstruction, as multiples of σ (letter).
+    epsilon
+        If given, the local estimate is constrained to ‖Ωx‖₁ ≤ ε on normalised patches instead of
+        penalised; the letter's value is 0.1 (letter).
+    accuracy
+        Certified distance (RMS, grey levels) from the minimiser at which the global
+        reconstruction stops; the real distance is several times smaller (letter).
+    max_iterations
+        Limit of every iterative solver (letter).
+    x_step
+        ``"exact"`` or ``"surrogate"``, the letter's first-order form (letter).
+    """
+
+    method: Literal["joint", "shrinkage", "letter"] = "joint"
+    model: str = "joint"
+    weights: Literal["all", "chosen"] = "all"
+    operator: str = "separable-7"
+    window: int = 11
+    smallest_region: float = 0.005
+    seam: int = 7
+    restoring_operator: str = "dct-7"
+    stride: int | None = None
+    local_weight: float = 0.4
+    global_weight: float = 0.03
+    epsilon: float | None = None
+    accuracy: float = 0.5
+    max_iterations: int = 1000
+    x_step: Literal["exact", "surrogate"] = "exact"
+
+    def __post_init__(self) -> None:
+        for name in ("local_weight", "global_weight", "smallest_region"):
+            _check(name, getattr(self, name), "a number, 0 or more", lambda v: 0 <= v < np.inf)
+        for name in ("accuracy", "epsilon"):
+            _check(name, getattr(self, name), "a number above 0", lambda v: 0 < v < np.inf)
+        for name in ("window", "seam", "stride", "max_iterations"):
+            _check(name, getattr(self, name), "a whole number, 1 or more", _is_count)
+        for name, known in _WORDS.items():
+            _check(name, getattr(self, name), " or ".join(known), known.__contains__)
+
+
+def _check(name: str, value: Any, expected: str, fits: Callable[[Any], bool]) -> None:
+    """Refuse a setting that does not fit; None stands for what the method itself decides."""
+    if value is not None and not fits(value):
+        raise CofuseError(f"{name} is {value!r}; expected {expected}")
+
+
+def _is_count(value: Any) -> bool:
+    """Whether a value is a whole number of at least one."""
+    return isinstance(value, int | np.integer) and int(value) >= 1
+
+
+#: The settings by name. ``auto`` makes the best picture; ``fast`` does without the trained model;
+#: ``paper`` is the letter read literally.
+PRESETS = {
+    "auto": FusionSettings(),
+    "fast": FusionSettings(method="shrinkage", smallest_region=0.02, seam=5),
+    "paper": FusionSettings(method="letter", operator="full-7"),
+}
+
+
+def resolve_preset(preset: str | FusionSettings) -> FusionSettings:
+    """Look a preset's settings up."""
+    if isinstance(preset, FusionSettings):
+        return preset
+    if preset not in PRESETS:
+        raise CofuseError(f"there is no preset {preset!r}; known are {', '.join(PRESETS)}")
+    return PRESETS[preset]

@@ -1,0 +1,299 @@
+"""Camera noise: the laws of its model, and what is found of it in stacks with known noise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from cofuse.camera_noise import NoiseModel, StackNoise, estimate_stack_noise
+from cofuse.errors import CofuseError
+from cofuse.images import Stack, luminance, luminance_noise
+from cofuse.noise import CLEAN_BELOW, estimate_noise
+from cofuse.operators import load_operator
+from cofuse.progress import Progress
+from cofuse.reconstruction import shrink_twice
+from cofuse.simulation import SAMPLE_NAMES, sample_picture, simulate_stack
+
+Array = np.ndarray[Any, Any]
+
+BRIGHTNESS = np.arange(30, 221, 10)
+
+models = st.builds(NoiseModel, st.floats(0.0, 20.0), st.floats(1e-3, 10.0))
+pictures = arrays(np.float32, (4, 5), elements=st.floats(-100, 400, width=32))
+
+
+def expose(
+    picture: Array, model: NoiseModel, rng: np.random.Generator, *, clip: bool = True
+) -> Array:
+    """Count photons of a picture in grey levels and read them out with noise."""
+    levels = np.asarray(picture, np.float64)
+    if model.gain > 0:
+        levels = rng.poisson(levels / model.gain) * model.gain
+    levels = levels + rng.normal(0.0, model.floor, levels.shape)
+    return np.rint(levels.clip(0, 255)).astype(np.uint8) if clip else levels / 255
+
+
+def grey_sample(name: str) -> Array:
+    return luminance(sample_picture(name).astype(np.float32))
+
+
+def noisy_stack(
+    model: NoiseModel, frames: int = 1, name: str = "coffee", *, seed: int = 0, clip: bool = True
+) -> Stack:
+    rng = np.random.default_rng(seed)
+    picture = grey_sample(name)
+    sharp = [picture / 255]
+    if frames > 1:
+        sharp = list(simulate_stack(picture / 255, frames=frames, seed=seed).frames)
+    clean = (np.clip(frame, 0, 1) * 255 for frame in sharp)
+    return Stack.from_arrays([expose(frame, model, rng, clip=clip) for frame in clean])
+
+
+def error_of(found: NoiseModel, true: NoiseModel) -> float:
+    """Mean relative error of the noise level over the middle of the brightness range."""
+    return float(np.abs(found.sigma_at(BRIGHTNESS) / true.sigma_at(BRIGHTNESS) - 1.0).mean())
+
+
+# The model.
+
+
+@given(models, pictures)
+@settings(deadline=None)
+def test_restoring_undoes_stabilising(model: NoiseModel, levels: Array) -> None:
+    stabilised = model.stabilise(levels)
+    assert stabilised.dtype == np.float32
+    np.testing.assert_allclose(model.restore(stabilised), levels, rtol=3e-6, atol=1e-30)
+    np.testing.assert_allclose(
+        model.stabilise(model.restore(levels)), levels, rtol=3e-6, atol=1e-30
+    )
+
+
+@given(models, pictures)
+@settings(deadline=None)
+def test_stabilising_keeps_the_order_and_both_ends(model: NoiseModel, levels: Array) -> None:
+    ordered = np.sort(levels, axis=None)
+    assert (np.diff(model.stabilise(ordered)) >= 0).all()
+    assert (np.diff(model.restore(ordered)) >= 0).all()
+    distinct = np.unique(np.round(ordered))
+    assert (np.diff(model.stabilise(distinct)) > 0).all()
+    ends = model.stabilise(np.array([0, 255], np.float32))
+    assert ends[0] == 0 and ends[1] == pytest.approx(255, rel=1e-6)
+
+
+@given(st.floats(0, 50), arrays(np.float32, (3, 3), elements=st.floats(width=32)))
+def test_white_noise_needs_no_map(sigma: float, levels: Array) -> None:
+    model = NoiseModel(sigma)
+    assert model.stabilised_sigma == sigma
+    for mapped in (model.stabilise, model.restore, model.restore_mean):
+        assert mapped(levels).tobytes() == levels.tobytes()
+
+
+def test_a_vanishing_gain_tends_to_the_identity() -> None:
+    levels = np.linspace(-50, 300, 200, dtype=np.float32)
+    for gain in (1e-3, 1e-5, 1e-8):
+        model = NoiseModel(5.0, gain)
+        # The largest departure, half-way, is an eighth of 255² κ.
+        assert np.abs(model.stabilise(levels) - levels).max() < gain * 255**2 / 25 / 4 + 1e-4
+        assert model.stabilised_sigma == pytest.approx(5.0, rel=gain * 255 / 25)
+
+
+def test_the_map_is_smooth_at_black() -> None:
+    model = NoiseModel(3.0, 2.0)
+    steps = np.array([-1e-2, 0, 1e-2], np.float64)
+    below, above = np.diff(model.stabilise(steps))
+    assert below == pytest.approx(above, rel=1e-2)
+
+
+@pytest.mark.parametrize(("floor", "gain"), [(2.0, 0.5), (5.0, 1.0), (8.0, 4.0), (0.0, 2.0)])
+@pytest.mark.parametrize("level", [20.0, 60.0, 120.0, 240.0])
+def test_stabilised_noise_has_one_level(floor: float, gain: float, level: float) -> None:
+    model = NoiseModel(floor, gain)
+    rng = np.random.default_rng(0)
+    noisy = expose(np.full(200_000, level), model, rng, clip=False).astype(np.float32) * 255
+    assert noisy.std() == pytest.approx(float(model.sigma_at(level)), rel=0.01)
+    assert model.stabilise(noisy).std() == pytest.approx(model.stabilised_sigma, rel=0.03)
+
+
+@pytest.mark.parametrize("level", [2.0, 5.0, 20.0, 100.0])
+@pytest.mark.parametrize(("floor", "gain"), [(0.0, 2.0), (1.0, 2.0), (4.0, 4.0)])
+def test_a_mean_of_stabilised_values_restores_to_the_mean(
+    floor: float, gain: float, level: float
+) -> None:
+    model = NoiseModel(floor, gain)
+    rng = np.random.default_rng(1)
+    noisy = expose(np.full(400_000, level), model, rng, clip=False) * 255
+    mean = np.array([model.stabilise(noisy).mean()])
+    plain, unbiased = (abs(float(f(mean)[0]) - level) for f in (model.restore, model.restore_mean))
+    # Near black noise reaches below it, where the map is straight and leaves no bias to undo.
+    assert unbiased < (0.03 if level >= 20 else 0.1) * gain
+    # From some counts on the plain inverse is a quarter of the gain too dark.
+    assert level < 20 or plain == pytest.approx(gain / 4, rel=0.25)
+
+
+def test_sigma_grows_from_the_floor() -> None:
+    model = NoiseModel(3.0, 2.0)
+    np.testing.assert_allclose(model.sigma_at([-10, 0, 8, 100]), [3, 3, 5, 209**0.5])
+
+
+@pytest.mark.parametrize("given_values", [(-1.0, 0.0), (1.0, -0.1), (np.nan, 1.0), (1.0, np.inf)])
+def test_impossible_noise_is_refused(given_values: tuple[float, float]) -> None:
+    with pytest.raises(CofuseError, match="expected a number, 0 or more"):
+        NoiseModel(*given_values)
+
+
+# Noise of a stack that is given.
+
+
+def test_given_white_noise() -> None:
+    grey = StackNoise.white(10.0, frames=3)
+    assert grey == StackNoise(NoiseModel(10.0), (10.0,) * 3, (10.0,), estimated=False)
+    colour = StackNoise.white(10.0, frames=2, colour=True)
+    assert colour.planes == (10.0,) * 3 and colour.level == pytest.approx(10.0)
+    stack = Stack.from_arrays([np.zeros((9, 9, 3), np.uint8)])
+    assert colour.frames == (luminance_noise(stack, 10.0),) * 2
+
+
+def test_clean_is_below_the_one_limit() -> None:
+    for colour in (False, True):
+        assert StackNoise.white(0.99 * CLEAN_BELOW, colour=colour).is_clean
+        assert not StackNoise.white(1.01 * CLEAN_BELOW, colour=colour).is_clean
+
+
+# Estimates.
+
+
+@pytest.mark.parametrize(("frames", "clip"), [(1, True), (1, False), (2, True), (5, True)])
+@pytest.mark.parametrize(("floor", "gain"), [(1.0, 0.5), (4.0, 2.0), (8.0, 4.0)])
+def test_camera_noise_is_found(floor: float, gain: float, frames: int, clip: bool) -> None:
+    true = NoiseModel(floor, gain)
+    noise = estimate_stack_noise(noisy_stack(true, frames, clip=clip))
+    assert noise.estimated and not noise.is_clean and noise.model.gain > 0
+    assert error_of(noise.model, true) < 0.1
+    assert noise.frames == pytest.approx([true.stabilised_sigma] * frames, rel=0.12)
+    assert noise.planes == (np.median(noise.frames),)
+
+
+@pytest.mark.parametrize("name", SAMPLE_NAMES)
+@pytest.mark.parametrize("sigma", [5.0, 15.0, 25.0])
+def test_white_noise_is_found_white(name: str, sigma: float) -> None:
+    stack = noisy_stack(NoiseModel(sigma), name=name)
+    noise = estimate_stack_noise(stack)
+    assert noise.model == NoiseModel(noise.level)
+    # The same estimate as before there was any other noise.
+    assert noise.level == pytest.approx(estimate_noise(stack), rel=1e-9)
+    assert noise.level == pytest.approx(sigma, rel=0.1)
+
+
+@pytest.mark.parametrize("name", SAMPLE_NAMES)
+@pytest.mark.parametrize("colour", [False, True])
+def test_clean_pictures_are_clean(name: str, colour: bool) -> None:
+    picture = sample_picture(name)
+    frame = picture if colour else np.rint(luminance(picture.astype(np.float32))).astype(np.uint8)
+    noise = estimate_stack_noise(Stack.from_arrays([frame, frame[:, ::-1]]))
+    assert noise.is_clean and noise.model.gain == 0
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+def test_a_clean_gradient_is_clean(dtype: type) -> None:
+    ramp = np.linspace(0, 1, 200)[:, None] * np.linspace(0.5, 1, 150)
+    white = np.iinfo(dtype).max if np.issubdtype(dtype, np.integer) else 1.0
+    frame = (ramp * white).astype(dtype)
+    noise = estimate_stack_noise(Stack.from_arrays([frame]))
+    assert noise.is_clean and noise.model.gain == 0
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (12, 12), (12, 12, 3), (7, 300)])
+def test_what_is_too_small_to_tell_is_clean(shape: tuple[int, ...]) -> None:
+    frames = np.random.default_rng(0).integers(1, 255, (2, *shape)).astype(np.uint8)
+    noise = estimate_stack_noise(Stack.from_arrays(frames))
+    assert noise.frames == (0.0, 0.0) or shape == (7, 300)
+    assert len(noise.planes) == (3 if len(shape) == 3 else 1)
+
+
+def test_constant_pictures_are_clean() -> None:
+    for value in (0, 100, 255):
+        assert estimate_stack_noise(
+            Stack.from_arrays([np.full((80, 80), value, np.uint8)])
+        ).is_clean
+
+
+@pytest.mark.parametrize("gain", [0.0, 1.0])
+def test_a_frame_with_other_noise_shows(gain: float) -> None:
+    rng = np.random.default_rng(2)
+    usual = NoiseModel(5.0, gain)
+    other = NoiseModel(10.0, 4 * gain)
+    frames = simulate_stack(grey_sample("coffee") / 255, frames=4, seed=1).frames
+    picked = [
+        expose(f.clip(0, 1) * 255, other if k == 2 else usual, rng) for k, f in enumerate(frames)
+    ]
+    noise = estimate_stack_noise(Stack.from_arrays(picked))
+    level = usual.stabilised_sigma
+    assert error_of(noise.model, usual) < 0.1
+    assert noise.frames == pytest.approx([level, level, 2 * level, level], rel=0.12)
+    assert noise.planes == pytest.approx([level], rel=0.1)
+
+
+def test_colour_noise_shows_in_its_planes() -> None:
+    # The same noise in all channels is luminance only; opposite noise of R and B is chrominance.
+    rng = np.random.default_rng(3)
+    picture = sample_picture("coffee").astype(np.float64)
+    shared, opposed = rng.normal(0, 1, (2, *picture.shape[:2]))
+    own = rng.normal(0, 3, picture.shape)
+    noisy = picture + 4 * shared[..., None] + 8 * opposed[..., None] * np.array([1, 0, -1]) + own
+    noise = estimate_stack_noise(Stack.from_arrays([noisy / 255]))
+    expected = [np.hypot(4 * 3**0.5, 3), np.hypot(8 * 2**0.5, 3), 3.0]
+    assert noise.planes == pytest.approx(expected, rel=0.08)
+    assert not noise.is_clean
+
+
+def test_camera_noise_in_colour() -> None:
+    true = NoiseModel(3.0, 1.0)
+    picture = sample_picture("coffee").astype(np.float64)
+    rng = np.random.default_rng(4)
+    noise = estimate_stack_noise(Stack.from_arrays([expose(picture, true, rng) for _ in range(2)]))
+    assert error_of(noise.model, true) < 0.1
+    assert noise.planes == pytest.approx([true.stabilised_sigma] * 3, rel=0.1)
+    of_luminance = StackNoise.white(true.stabilised_sigma, frames=2, colour=True).frames
+    assert noise.frames == pytest.approx(of_luminance, rel=0.1)
+
+
+def test_every_frame_is_read_once_and_reported() -> None:
+    reads: list[int] = []
+    frames = [
+        expose(grey_sample("rocket"), NoiseModel(5.0, 1.0), np.random.default_rng(k))
+        for k in (0, 1)
+    ]
+
+    def reader(index: int) -> Array:
+        reads.append(index)
+        return frames[index]
+
+    stack = Stack([lambda: reader(0), lambda: reader(1)])
+    reads.clear()
+    seen: list[Progress] = []
+    first = estimate_stack_noise(stack, progress=seen.append)
+    assert reads == [0, 1]
+    assert seen == [Progress("noise", 1, 2), Progress("noise", 2, 2)]
+    assert estimate_stack_noise(stack) == first
+
+
+@pytest.mark.parametrize("model", [NoiseModel(2.0, 1.0), NoiseModel(4.0, 4.0)])
+def test_restoring_stabilised_pictures_beats_one_level_for_all(model: NoiseModel) -> None:
+    operator = load_operator("dct-7")
+    truth = grey_sample("coffee")
+    stack = Stack.from_arrays([expose(truth, model, np.random.default_rng(5))])
+    noisy, noise = stack.to_levels(stack[0]), estimate_stack_noise(stack)
+    stabilised = shrink_twice(noise.model.stabilise(noisy), operator, sigma=noise.planes[0])
+
+    def psnr(picture: Array) -> float:
+        return float(10 * np.log10(255**2 / np.square(picture - truth).mean()))
+
+    # Against the best single level, which nobody would know.
+    average = float(np.sqrt(np.mean(model.sigma_at(truth) ** 2)))
+    single = max(psnr(shrink_twice(noisy, operator, sigma=average * k)) for k in (0.8, 1.0, 1.2))
+    assert psnr(noise.model.restore_mean(stabilised)) > single + 0.2
