@@ -1,0 +1,254 @@
+"""The quality tables without noise and with white noise; the others are in `quality_more`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from experiments.quality_plan import TARGETS, QualityPlan
+from experiments.quality_sheet import Cell, Sheet, count, gap, label, score
+from experiments.quality_trials import Trial
+
+__all__ = [
+    "clean",
+    "noisy_pairs",
+    "noisy_stacks",
+    "pair_trials",
+    "stack_trials",
+    "stacks",
+    "texture",
+    "users",
+]
+
+Trials = list[Trial]
+CLEAN_METHODS = ("auto", "auto?", "paper", "average", "laplacian", "gff", "dwt")
+CLEAN_METHODS += ("dct-variance", "focus-measure", "sf-dct")
+DENOISED_FIRST = tuple(
+    f"{denoiser}+{choice}" for denoiser in ("tv", "nlm") for choice in ("auto", "focus-measure")
+)
+BM3D_FIRST = ("bm3d+auto", "bm3d+gff", "bm3d+focus-measure", "bm3d+laplacian")
+USER_SIGMAS, USER_FRAMES = (10, 20), 7
+NLM_LAST = ("laplacian+nlm", "laplacian+nlm?", "auto+nlm", "auto+nlm?")
+NLM_LAST += ("laplacian+colour-nlm", "auto+colour-nlm")
+
+
+def clean(plan: QualityPlan) -> list[Sheet]:
+    """Lytro and MFI-WHU pairs without noise."""
+    caption = (
+        "Grey, float frames, results rounded to 8 bits. `restored`: how many results σ estimated "
+        "took for noisy (none should)."
+    )
+    sheets = []
+    for dataset, name, groups, names in (
+        ("lytro", "Lytro", plan.lytro, ("q_mi", "q_abf")),
+        ("mfi_whu", "MFI-WHU", plan.whu, ("psnr", "ssim")),
+    ):
+        columns = [f"{group} ({len(items)}): {_NAMES[n]}" for group, items in groups for n in names]
+        sheet = Sheet(f"{name}, σ = 0", caption, ("method", *columns, "restored"))
+        for method in (*CLEAN_METHODS, *(("sr-ksvd",) if plan.sr_ksvd else ())):
+            cells, every = [], []
+            thin = method == "sr-ksvd"
+            for place, (_, items) in enumerate(groups):
+                chosen = () if thin and place else plan.sr_ksvd_pairs(items) if thin else items
+                trials = [Trial(dataset, item, method) for item in chosen]
+                every += trials
+                targets = [_target(method, f"{dataset}, σ = 0", n, first=not place) for n in names]
+                cells += [score(trials, n, t) for n, t in zip(names, targets, strict=True)]
+            restored = count(dict.fromkeys(every), "sigma") if method == "auto?" else _nothing()
+            sheet.add(f"{label(method)}{' (every third pair)' * thin}", *cells, restored)
+        sheets.append(sheet)
+    return sheets
+
+
+def stacks(plan: QualityPlan) -> list[Sheet]:
+    """Simulated stacks without noise."""
+    sheets = []
+    for mode, where in (("", "in planes of focus"), ("-between", "between planes of focus")):
+        columns = [f"K = {k}: {name}" for k in plan.clean_frames for name in ("PSNR", "SSIM")]
+        title = f"Simulated stacks, layers {where}, σ = 0"
+        sheet = Sheet(title, _stack_caption(plan), ("method", *columns))
+        methods = [m for m in CLEAN_METHODS if m != "auto?"]
+        for method in (*methods, *(("sr-ksvd",) if plan.sr_ksvd else ())):
+            cells = []
+            for frames in plan.clean_frames:
+                left_out = method == "sr-ksvd" and (frames > 2 or mode)
+                items = () if left_out else plan.stack_items
+                dataset = f"{plan.stacks}-{frames}{mode}"
+                trials = [Trial(dataset, item, method) for item in items]
+                cells += [score(trials, name) for name in ("psnr", "ssim")]
+            if any(cell.trials for cell in cells):
+                sheet.add(label(method), *cells)
+        sheets.append(sheet)
+    return sheets
+
+
+def noisy_pairs(plan: QualityPlan) -> list[Sheet]:
+    """MFI-WHU pairs against their truth, Lytro pairs against their clean sources."""
+    sheets = []
+    usual = ("auto", "auto?", "average", "gff", *DENOISED_FIRST, "gff+nlm", "paper", *BM3D_FIRST)
+    for sigma in (15, 25):
+        pairs = len(plan.noisy_whu)
+        sheet = Sheet(
+            f"MFI-WHU, σ = {sigma}",
+            f"{pairs} pairs{_cut(plan)}, grey, white noise never clipped, results in 8 bits; fewer "
+            "pairs where a number stands by the method. The last column is on the same pairs.",
+            ("method", "PSNR", "SSIM", "over `auto` (dB)"),
+        )
+        for method in usual:
+            trials = pair_trials(plan, method, sigma)
+            what = f"mfi_whu, σ = {sigma}"
+            aim = TARGETS["σ estimated over σ known", "psnr"] if method == "auto?" else None
+            ours = pair_trials(plan, "auto", sigma, like=method)
+            sheet.add(
+                _with_number(method, trials, pairs),
+                *(score(trials, name, _target(method, what, name)) for name in ("psnr", "ssim")),
+                _nothing() if method == "auto" else gap(trials, ours, "psnr", aim),
+            )
+        sheets.append(sheet)
+    pairs = len(plan.noisy_lytro)
+    caption = f"{pairs} pairs{_cut(plan)} against their clean sources; fewer where a number stands."
+    sheet = Sheet("Lytro, σ = 15", caption, ("method", "Q_MI", "Q^AB/F"))
+    for method in ("auto", "auto?", "gff", *DENOISED_FIRST, "paper", "bm3d+auto", "bm3d+gff"):
+        items = plan.slow_lytro if _is_slow(method) else plan.noisy_lytro
+        trials = [Trial("lytro", item, method, 15, crop=plan.crop) for item in items]
+        cells = [score(trials, n, _target(method, "lytro, σ = 15", n)) for n in ("q_mi", "q_abf")]
+        sheet.add(_with_number(method, trials, pairs), *cells)
+    return [*sheets, sheet]
+
+
+def noisy_stacks(plan: QualityPlan) -> list[Sheet]:
+    """Simulated stacks with white noise."""
+    columns = [f"K = {k}: {name}" for k in plan.noisy_frames for name in ("PSNR", "SSIM")]
+    caption = _stack_caption(plan, noisy=True)
+    sheet = Sheet("Simulated stacks, σ = 15", caption, ("method", *columns))
+    rivals = ("bm3d+auto", "bm3d+gff", "bm3d of truth", "tv+auto", "nlm+auto")
+    for method in ("auto", "auto?", *rivals):
+        found = [stack_trials(plan, method, 15, k) for k in plan.noisy_frames]
+        sheet.add(label(method), *(score(t, name) for t in found for name in ("psnr", "ssim")))
+    for first, second, what in (
+        ("auto", "bm3d+auto", "over BM3D then auto, σ = 15, K = {}"),
+        ("auto", "bm3d of truth", ""),
+        ("auto?", "auto", "σ estimated over σ known"),
+    ):
+        cells = []
+        for k in plan.noisy_frames:
+            pairs = (stack_trials(plan, first, 15, k), stack_trials(plan, second, 15, k))
+            cells += [gap(*pairs, "psnr", TARGETS.get((what.format(k), "psnr")))]
+            cells += [gap(*pairs, "ssim")]
+        sheet.add(f"{label(first)} over {label(second)}", *cells)
+    sigmas = (5, 25)
+    columns = [f"σ = {sigma}, K = {k}: PSNR" for sigma in sigmas for k in plan.noisy_frames]
+    other = Sheet("Simulated stacks, σ = 5 and 25", caption, ("method", *columns))
+    for method in ("auto", "auto?", "tv+auto", "nlm+auto"):
+        found = [stack_trials(plan, method, s, k) for s in sigmas for k in plan.noisy_frames]
+        other.add(label(method), *(score(trials, "psnr") for trials in found))
+    return [sheet, other]
+
+
+def users(plan: QualityPlan) -> list[Sheet]:
+    """What users do today: fuse, then denoise."""
+    columns = [
+        f"σ = {sigma}: {n}" for sigma in USER_SIGMAS for n in ("PSNR", "SSIM", "`auto` over")
+    ]
+    sheet = Sheet(
+        f"The users' way: fuse {USER_FRAMES} colour frames, then non-local means",
+        f"{len(plan.colour)} scenes{_cut(plan)} simulated from the package's own RGB pictures, "
+        "white noise never clipped, σ known. NLM works plane by plane, colour NLM on RGB patches; "
+        "σ measured: told the noise of the fused picture rather than that of a frame.",
+        ("method", *columns),
+    )
+    for method in ("auto", "auto?", *NLM_LAST):
+        cells = []
+        for sigma in USER_SIGMAS:
+            ours, trials = (colour_trials(plan, m, sigma) for m in ("auto", method))
+            aim = TARGETS[f"over fuse then NLM, σ = {sigma}", "psnr"]
+            cells += [score(trials, "psnr"), score(trials, "ssim")]
+            cells += [gap(ours, trials, "psnr", aim) if "+" in method else _nothing()]
+        sheet.add(label(method), *cells)
+    return [sheet]
+
+
+def texture(plan: QualityPlan) -> list[Sheet]:
+    """What became of fine detail, in the trials of the noisy tables."""
+    caption = (
+        "Gradient error: 0 is perfect. Residual correlation: −1 texture taken away, 0 honest. "
+        "Texture kept: 1 as in the truth, less is lost detail, more is noise left in. "
+        "(Definitions: `experiments/quality_scores.py`.)"
+    )
+    names = ("psnr", "gradient", "correlation", "texture")
+    columns = ("method", "PSNR", "gradient error", "residual correlation", "texture kept")
+    methods = ("auto", "auto?", "bm3d+auto", "tv+auto", "nlm+auto")
+    sheets = []
+    for sigma in (15, 25):
+        sheet = Sheet(f"Texture, MFI-WHU, σ = {sigma}", caption, columns)
+        for method in methods:
+            # All on BM3D's pairs: unlike the PSNR these are not to be compared across pairs.
+            trials = pair_trials(plan, method, sigma, like="bm3d+auto")
+            sheet.add(label(method), *(score(trials, name) for name in names))
+        sheets.append(sheet)
+    for frames in plan.noisy_frames[1:]:
+        sheet = Sheet(f"Texture, simulated stacks, K = {frames}, σ = 15", caption, columns)
+        for method in (*methods, "bm3d of truth"):
+            trials = stack_trials(plan, method, 15, frames)
+            sheet.add(label(method), *(score(trials, name) for name in names))
+        sheets.append(sheet)
+    for sigma in USER_SIGMAS:
+        sheet = Sheet(f"Texture, {USER_FRAMES} colour frames, σ = {sigma}", caption, columns)
+        for method in ("auto", "auto?", *NLM_LAST[:4]):
+            trials = colour_trials(plan, method, sigma)
+            sheet.add(label(method), *(score(trials, name) for name in names))
+        sheets.append(sheet)
+    return sheets
+
+
+def pair_trials(plan: QualityPlan, method: str, sigma: float, *, like: str = "") -> Trials:
+    """List a method's noisy MFI-WHU trials, on the pairs another method runs on if one is named."""
+    runs = like or method
+    items = plan.slow_pairs(sigma) if runs.startswith("bm3d") else plan.noisy_whu
+    items = items[::3] if runs == "paper" else items
+    return [Trial("mfi_whu", item, method, sigma, crop=plan.crop) for item in items]
+
+
+def stack_trials(plan: QualityPlan, method: str, sigma: float, frames: int) -> Trials:
+    """List a method's trials on noisy simulated stacks."""
+    items, dataset = plan.noisy_stack_items(frames), f"{plan.stacks}-{frames}"
+    return [Trial(dataset, item, method, sigma, crop=plan.crop) for item in items]
+
+
+def colour_trials(plan: QualityPlan, method: str, sigma: float) -> Trials:
+    """List a method's trials on noisy colour stacks."""
+    dataset = f"colour-{USER_FRAMES}"
+    return [Trial(dataset, item, method, sigma, crop=plan.crop) for item in plan.colour]
+
+
+_NAMES = {"q_mi": "Q_MI", "q_abf": "Q^AB/F", "psnr": "PSNR", "ssim": "SSIM"}
+
+
+def _target(method: str, what: str, name: str, *, first: bool = True) -> float | None:
+    return TARGETS.get((what, name)) if method == "auto" and first else None
+
+
+def _nothing() -> Cell:
+    return Cell((), "")
+
+
+def _is_slow(method: str) -> bool:
+    return method == "paper" or method.startswith("bm3d")
+
+
+def _with_number(method: str, trials: Iterable[Trial], usual: int) -> str:
+    number = len(list(trials))
+    return label(method) if number == usual else f"{label(method)} ({number} pairs)"
+
+
+def _cut(plan: QualityPlan) -> str:
+    return f" (the middle {plan.crop} × {plan.crop} pixels of each)" if plan.crop else ""
+
+
+def _stack_caption(plan: QualityPlan, *, noisy: bool = False) -> str:
+    source = "test (BSD68)" if plan.stacks == "stack" else "training"
+    text = f"{len(plan.stack_items)} scenes simulated from {source} pictures, grey, with defocus "
+    text += "spread, up to 6 pixels of blur"
+    if not noisy:
+        return text + "."
+    tall = f"; K = 10 on {len(plan.tall_stacks)} of them" if 10 in plan.noisy_frames else ""
+    return text + f"{_cut(plan)}; white noise never clipped, σ known where not said{tall}."

@@ -1,0 +1,272 @@
+"""The quality tables: texture measures in closed form, who may see which picture, a small run."""
+
+from __future__ import annotations
+
+import json
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cofuse import CofuseError, write_image
+from cofuse.images import to_opponent
+from cofuse.simulation import sample_picture
+from experiments import quality, quality_more, quality_trials, runner
+from experiments.quality_methods import Denoised, run_method
+from experiments.quality_plan import (
+    LYTRO_KEPT,
+    LYTRO_SEEN,
+    TARGETS,
+    WHU_KEPT,
+    WHU_SEEN,
+    is_kept_aside,
+    plan_of,
+)
+from experiments.quality_scenes import CHANGES, NOISES, situation
+from experiments.quality_scores import (
+    high_pass,
+    relative_gradient_error,
+    residual_correlation,
+    texture_kept,
+    worst_window,
+)
+from experiments.quality_sheet import Cell, Sheet, gap, label, score
+from experiments.quality_trials import Trial, code_version, solve
+
+
+@pytest.fixture(scope="module")
+def picture():
+    return sample_picture("coffee")[40:200, 60:260, 1].astype(np.float64)
+
+
+# --- texture, where the answer is known ---
+
+
+def test_a_perfect_result_loses_no_texture(picture):
+    assert relative_gradient_error(picture, picture) == 0.0
+    assert residual_correlation(picture, picture) == 0.0
+    assert texture_kept(picture, picture) == 1.0
+
+
+def test_a_flat_result_has_lost_all_of_it(picture):
+    flat = np.full_like(picture, 90.0)
+    assert relative_gradient_error(flat, picture) == pytest.approx(1.0)
+    assert texture_kept(flat, picture) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_texture_taken_away_and_exaggerated_is_told_by_the_sign(picture):
+    fine = high_pass(picture)
+    assert residual_correlation(picture - 0.3 * fine, picture) == pytest.approx(-1.0)
+    assert residual_correlation(picture + 0.3 * fine, picture) == pytest.approx(1.0)
+    assert residual_correlation(picture + 12.0, picture) == 0.0
+
+
+def test_noise_left_in_is_no_texture_taken_away(picture):
+    noise = np.random.default_rng(0).normal(scale=5.0, size=picture.shape)
+    assert abs(residual_correlation(picture + noise, picture)) < 4 / math.sqrt(picture.size)
+    assert texture_kept(picture + noise, picture) > 1.0
+
+
+def test_energy_goes_with_the_square_of_contrast(picture):
+    assert texture_kept(0.5 * picture + 64.0, picture) == pytest.approx(0.25)
+    assert relative_gradient_error(0.5 * picture, picture) == pytest.approx(0.5)
+
+
+def test_a_sinusoid_passes_as_the_gaussian_says():
+    # A Gaussian of s pixels leaves exp(−(ωs)²/2) of a wave: the high-pass has the rest.
+    omega = 2 * np.pi / 8
+    wave = 50.0 * np.sin(omega * np.arange(160))[None].repeat(160, axis=0)
+    inside = np.s_[20:-20, 20:-20]
+    expected = (1.0 - math.exp(-((omega * 1.5) ** 2) / 2)) * wave[inside]
+    assert np.abs(high_pass(wave)[inside] - expected).max() < 0.25
+
+
+def test_a_flat_truth_has_no_texture_to_lose(picture):
+    flat = np.full_like(picture, 90.0)
+    assert math.isnan(relative_gradient_error(picture, flat))
+    assert math.isnan(texture_kept(picture, flat))
+
+
+def test_the_worst_window_is_found(picture):
+    wrong = picture.copy()
+    wrong[70:80, 100:110] += 40.0
+    top, left, error = worst_window(wrong, picture, side=10)
+    assert (top, left) == (70, 100) and error == pytest.approx(40.0)
+
+
+# --- which pictures ---
+
+
+def test_seen_and_kept_aside_share_no_pair():
+    assert len(WHU_KEPT) == 20 and WHU_KEPT[:2] == (1, 7) and WHU_KEPT[-1] == 115
+    assert len(WHU_SEEN) == 40 and not set(WHU_SEEN) & set(WHU_KEPT)
+    assert len(LYTRO_SEEN) == len(LYTRO_KEPT) == 10 and not set(LYTRO_SEEN) & set(LYTRO_KEPT)
+    assert is_kept_aside("lytro", 1) and not is_kept_aside("lytro", 2)
+    assert is_kept_aside("mfi_whu", 7) and not is_kept_aside("mfi_whu", 9)
+    assert is_kept_aside("stack-5-between", 3) and not is_kept_aside("train-5-between", 3)
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_tuning_names_nothing_that_is_kept_aside(tmp_path, quick):
+    plan = plan_of(tmp_path, tmp_path, quick=quick, subset="tuning")
+    for build in quality.TABLES.values():
+        trials = [trial for sheet in build(plan) for trial in sheet.trials()]
+        assert trials and not [t for t in trials if is_kept_aside(t.dataset, t.item)]
+
+
+def test_tuning_stops_at_a_pair_that_is_kept_aside(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "_pool", lambda workers: ThreadPoolExecutor(1))
+    plan = replace(plan_of(tmp_path, tmp_path, subset="tuning"), noisy_whu=(1,))
+    with pytest.raises(RuntimeError, match="kept aside"):
+        quality.run(plan, ["noisy"])
+
+
+def test_the_report_holds_what_is_aimed_at(tmp_path):
+    sheets = [s for build in quality.TABLES.values() for s in build(plan_of(tmp_path, tmp_path))]
+    cells = [cell for sheet in sheets for _, cells in sheet.lines for cell in cells]
+    assert {cell.target for cell in cells} - {None} == set(TARGETS.values())
+    clean = next(sheet for sheet in sheets if sheet.title == "MFI-WHU, σ = 0")
+    auto = dict(clean.lines)["`auto`"]
+    assert [t.item for t in auto[0].trials] == list(WHU_KEPT)
+    assert [t.item for t in auto[2].trials] == list(WHU_SEEN)
+
+
+# --- situations ---
+
+
+def test_noise_and_changes_are_what_they_say():
+    white, again = (situation(None, "sample-2", 1, sigma=10) for _ in range(2))
+    assert all(np.array_equal(a, b) for a, b in zip(white.stack, again.stack, strict=True))
+    assert white.stack.dtype == np.float32 and white.sigma == 10
+    poisson = situation(None, "sample-2", 1, noise="poisson")
+    level = float(np.mean(poisson.clean))
+    assert poisson.sigma == pytest.approx(math.sqrt(level + 9.0), rel=0.02)
+    alike = situation(None, "sample-2", 1, noise="white like poisson")
+    assert alike.sigma == pytest.approx(poisson.sigma, rel=0.02)
+    for noise in ("clipped", "jpeg"):
+        assert situation(None, "sample-2", 1, noise=noise, sigma=10).stack.dtype == np.uint8
+    double = situation(None, "sample-2", 1, sigma=10, change="double noise")
+    assert np.array_equal(double.stack[0], white.stack[0])
+    assert np.std(double.stack[1] - double.clean[1]) == pytest.approx(20.0, rel=0.02)
+    shifted = situation(None, "sample-2", 1, change="shift 1 px")
+    assert np.abs(shifted.stack[1][:, 2:] - shifted.clean[1][:, 1:-1]).max() < 0.01
+    assert {"moving object", "10 % brighter"} < set(CHANGES) and "chroma" in NOISES
+    with pytest.raises(CofuseError, match="no noise"):
+        situation(None, "sample-2", 1, noise="pink")
+
+
+def test_chroma_noise_is_twice_that_of_luminance():
+    given = situation(None, "colour-2", 0, noise="chroma", sigma=10, crop=96)
+    planes = to_opponent(given.stack[0] - given.clean[0].astype(np.float32))
+    assert planes.std(axis=(0, 1)) == pytest.approx([10, 20, 20], rel=0.03)
+
+
+def test_layers_between_planes_are_nowhere_quite_sharp():
+    exact, between = (
+        situation(None, name, 0, crop=128) for name in ("colour-2", "colour-2-between")
+    )
+    assert np.array_equal(exact.truth, between.truth)
+    nearest = [
+        np.min([np.abs(f.astype(float) - s.truth) for f in s.clean], axis=0).mean()
+        for s in (exact, between)
+    ]
+    assert nearest[1] > 2 * nearest[0]
+
+
+def test_a_keyword_fuse_does_not_have_is_refused_clearly(monkeypatch):
+    from experiments import quality_methods
+
+    monkeypatch.setitem(quality_methods.VARIANTS, "odd", {"no_such_keyword": 1})
+    with pytest.raises(CofuseError, match="no keyword 'no_such_keyword'"):
+        run_method("variant odd", situation(None, "sample-2", 1), Denoised(None))
+
+
+def test_denoised_frames_are_kept(tmp_path, monkeypatch):
+    from experiments import quality_methods
+
+    calls = []
+
+    def denoise(levels, sigma, denoiser):
+        calls.append(sigma)
+        return levels + 1
+
+    monkeypatch.setattr(quality_methods, "_denoise", denoise)
+    levels, denoised = np.zeros((4, 5), np.float32), Denoised(tmp_path / "denoised")
+    assert [denoised(levels, s, "bm3d").sum() for s in (5, 5, 6)] == [20, 20, 20]
+    assert calls == [5, 6]
+
+
+# --- tables ---
+
+
+def test_cells_are_means_differences_and_verdicts():
+    trials = [Trial("sample-2", item, method) for item in (1, 2) for method in ("auto", "gff")]
+    values = (30.0, 31.0, 32.0, 32.5)
+    records = {t: {"scores": {"psnr": v}} for t, v in zip(trials, values, strict=True)}
+    auto, gff = trials[::2], trials[1::2]
+    sheet = Sheet("Title", "Caption.", ("method", "PSNR"))
+    sheet.add(label("auto"), score(auto, "psnr", 31.004))
+    sheet.add(label("gff"), score(gff, "psnr"))
+    sheet.add("over", gap(auto, gff, "psnr", -0.5))
+    sheet.add("none", Cell((), ""))
+    text = sheet.text(records)
+    assert "| `auto` | 31.00 | PSNR 31.004 met |" in text
+    assert "| over | -0.75 ± 3.18 | PSNR -0.5 missed by 0.25 |" in text
+    assert "`auto` is behind: GFF in PSNR by 0.75." in text and "| none | – |  |" in text
+    records[auto[0]] = {"error": "CofuseError: too bad"}
+    text = sheet.text(records)
+    assert "| `auto` | failed |  |" in text and "- failed 1 ×: CofuseError: too bad" in text
+
+
+def test_a_rivals_record_outlives_a_change_of_ours():
+    assert code_version("auto") == code_version("auto?") != code_version("gff")
+    assert code_version("gff") == code_version("bm3d+gff") != code_version("bm3d+auto")
+
+
+def test_a_trial_of_changed_source_is_a_failure(tmp_path):
+    record = solve(Trial("sample-2", 1, "average"), None, tmp_path / "t.json", tmp_path, "older")
+    assert "source was changed" in record["error"]
+    assert json.loads((tmp_path / "t.json").read_text()) == record
+
+
+# --- the whole ---
+
+
+@pytest.mark.slow
+def test_a_small_run_on_pictures_made_up(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("bm3d")
+    pytest.importorskip("skimage")
+    # Worker processes are tested with the other experiments; here they would only cost time.
+    monkeypatch.setattr(runner, "_pool", lambda workers: ThreadPoolExecutor(1))
+    # The source may be under somebody's hands while the tests run.
+    monkeypatch.setattr(quality_trials, "_version_at_start", lambda method: None)
+    monkeypatch.setattr(quality_more, "REAL_NOISES", (("clipped", (10,), "clipped"),))
+    data = tmp_path / "data"
+    (data / "natural" / "test").mkdir(parents=True)
+    grey = sample_picture("chelsea")[..., 1]
+    for number, left in ((3, 0), (4, 60), (35, 120), (36, 180)):
+        part = grey[60:180, left : left + 130]
+        write_image(data / "natural" / "test" / f"test{number:03}.png", part)
+    plan = replace(
+        plan_of(data, tmp_path / "out", quick=True),
+        stack_items=(3, 35),
+        clean_frames=(2,),
+        colour=(0,),
+        crop=64,
+    )
+    failed = quality.run(plan, ["stacks", "users", "robustness", "real-noise"], pictures=True)
+    printed = capsys.readouterr().out
+    assert "### Simulated stacks, layers between planes of focus, σ = 0" in printed
+    assert "Laplacian pyramid, then NLM" in printed and "nan" not in printed
+    assert "BM3D, then `auto`" in printed and "double noise" in printed
+    written = (tmp_path / "out" / "users-quick.md").read_text("utf-8")
+    assert written.split("## users")[1].strip() in printed
+    assert len(list((tmp_path / "out" / "pictures").glob("*.png"))) >= 4
+    assert not list((tmp_path / "out").rglob("*.partial"))
+    if failed:  # only what needs a keyword of `fuse` that may not be there
+        assert "fuse has no keyword 'denoise'" in printed
+    assert quality.run(plan, ["users"]) == 0
+    output = capsys.readouterr()
+    assert "trials computed" not in output.err and "### The users' way" in output.out
