@@ -1,6 +1,6 @@
 """What the flexible penalty is worth: the same small denoiser trained with it and with ℓ₁.
 
-    python -m experiments.penalty --data DIR [--steps 400]
+    python -m experiments.penalty --data DIR [--steps 300]
 
 Single frames, white noise of σ = 15, three stages of 32 fine and 16 coarse filters, trained on
 `natural/train` on the processor and judged on its kept twentieth; needs torch. Both start from
@@ -27,7 +27,7 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=300)
     given = parser.parse_args()
     pictures = same_size(
         [read_image(path) for path in picture_files([given.data / "natural" / "train"])]
@@ -37,7 +37,7 @@ def main() -> None:
     used = pictures[~torch.tensor(kept)]
     flexible = networks.penalty_slope
 
-    def of_l1(u, tall, narrow, strength, inverse_width):  # type: ignore[no-untyped-def]
+    def of_l1(u, tall, narrow, strength, inverse_width):
         return tall * u * strength[0] * torch.rsqrt(1.0 + (u * narrow) ** 2 * inverse_width[0])
 
     for name, slope in (("flexible", flexible), ("l1", of_l1)):
@@ -48,7 +48,7 @@ def main() -> None:
         decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, given.steps)
         random = torch.Generator().manual_seed(1)
 
-        def restore(clean, random=random, stages=stages):  # type: ignore[no-untyped-def]
+        def restore(clean, random=random, stages=stages):
             noisy = clean / SIGMA + torch.randn(clean.shape, generator=random)
             nothing = torch.zeros_like(noisy)
             mixture = networks.Mixture(noisy, nothing, nothing)

@@ -120,7 +120,7 @@ def _scene(data: Path | None, dataset: str, item: int) -> tuple[list[Picture], P
 
 def _white(frames: list[Levels], sigma: float, seed: int) -> list[Picture]:
     """White Gaussian noise, never clipped."""
-    return frames if sigma == 0 else list(pictures.noisy(frames, sigma, seed))  # type: ignore[arg-type]
+    return frames if sigma == 0 else list(pictures.noisy(frames, sigma, seed))
 
 
 def _poisson(frames: list[Levels], sigma: float, seed: int) -> list[Picture]:

@@ -524,3 +524,10 @@ def test_defaults_of_the_command_are_the_trainings():
     for name in ("steps", "batch", "side", "seed"):
         assert ours[name].default == getattr(theirs, name)
     assert ours["device"].default == "auto" and ours["checkpoint"].default is None
+
+
+def test_the_commands_defaults_are_the_trainings():
+    from cofuse.cli.learn import learn
+
+    given, own = learn.__kwdefaults__, TrainingSettings()
+    assert all(given[name] == getattr(own, name) for name in ("steps", "batch", "side", "seed"))

@@ -18,15 +18,15 @@ from cofuse.methods.run import Levels
 
 __all__ = ["unfit_blocks"]
 
-#: A frame is unfit where it has less than this share of the gradient energy of the sharpest. A
-#: sharp edge blurred by ten pixels keeps 5 %, by twenty 2 %.
+#: A frame is unfit where it has less than this share of the gradient energy of the sharpest. An
+#: edge spread evenly over w pixels keeps 1/w of its energy: this is one spread over fifty.
 _LEAST_SHARE = 0.02
-#: Below this energy, in squared grey levels, no frame shows anything.
-_NOTHING = 1.0
-#: Windows, in blocks, over which energies are compared.
-_WINDOWS = (3, 9)
-#: Errors that a measured energy of noise may be off by, as shares of it, by window.
-_CHANCE = {3: 0.25, 9: 0.08}
+#: Blocks on the side of the window over which energies are compared. Beside a sharp edge the sharp
+#: frame is flat and a blurred one is not: the window must be wide enough to hold the edge as well.
+_WINDOW = 9
+#: What a measured energy of noise may be off by, as a share of it: somewhat over four standard
+#: errors of a mean of squares over the window's pixels.
+_CHANCE = 0.08
 #: Means that differ by less than this share and this many grey levels may be of the same scene.
 _ALIKE_SHARE, _ALIKE_LEVELS = 0.25, 8.0
 #: A frame unlike the others in brightness over half of the picture, by more than this share of it
@@ -38,12 +38,17 @@ Blocks = NDArray[np.float32]
 
 
 def unfit_blocks(
-    readers: Sequence[PlaneReader], shape: tuple[int, int], sigma: Levels, names: Sequence[str]
+    readers: Sequence[PlaneReader],
+    shape: tuple[int, int],
+    sigma: Levels,
+    names: Sequence[str],
+    *,
+    white: float = 255.0,
 ) -> NDArray[np.bool_]:
     """Find where each frame must not be used, in blocks of pixels: (frames, rows, columns).
 
-    ``sigma`` is the noise level of each frame's first plane, by which all is measured. A frame
-    that is ruled out as a whole is named in a warning.
+    ``sigma`` is the noise level of each frame's first plane, by which all is measured, and
+    ``white`` its value of white. A frame that is ruled out as a whole is named in a warning.
     """
     import cv2
 
@@ -53,19 +58,20 @@ def unfit_blocks(
     energies = np.stack([energy for energy, _ in measured])
     means = np.stack([mean for _, mean in measured])
     noise = 4.0 * np.square(np.asarray(sigma, np.float32))
-    unfit = np.zeros(energies.shape, np.bool_)
-    for window in _WINDOWS:
-        smooth, around = (
-            np.stack([cv2.blur(v, (window, window), borderType=cv2.BORDER_REFLECT) for v in values])
-            for values in (energies, means)
-        )
-        content = smooth - noise[:, None, None]
-        sharpest = content.argmax(axis=0)[None]
-        most, there = (np.take_along_axis(values, sharpest, 0) for values in (content, around))
-        at_most = content + _CHANCE[window] * noise[:, None, None]
-        # What only the sharpest frame shows, as something that passed by, is no matter of blur.
-        alike = np.abs(around - there) < _ALIKE_SHARE * np.abs(there) + _ALIKE_LEVELS
-        unfit |= (at_most < _LEAST_SHARE * most) & (most > _NOTHING) & alike
+    window = (_WINDOW, _WINDOW)
+    smooth, around = (
+        np.stack([cv2.blur(v, window, borderType=cv2.BORDER_REFLECT) for v in values])
+        for values in (energies, means)
+    )
+    content = smooth - noise[:, None, None]
+    sharpest = content.argmax(axis=0)[None]
+    most, there = (np.take_along_axis(values, sharpest, 0) for values in (content, around))
+    at_most = content + _CHANCE * noise[:, None, None]
+    # A gentler slope than from black to white across the window may be blur that spread into it.
+    telling = most > (white / (_WINDOW * BLOCK)) ** 2 + 4 * _CHANCE * noise.max()
+    # What only the sharpest frame shows, as something that passed by, is no matter of blur.
+    alike = np.abs(around - there) < _ALIKE_SHARE * np.abs(there) + _ALIKE_LEVELS
+    unfit = (at_most < _LEAST_SHARE * most) & telling & alike
     if len(readers) == 2:
         # Pairs are often made from one picture with a mask, which seldom reaches the very rim:
         # there energy tells nothing.
@@ -83,7 +89,7 @@ def unfit_blocks(
                 )
     # Where every frame is out, as when most are of other scenes, the model decides after all.
     unfit[:, unfit.all(axis=0)] = False
-    return unfit
+    return np.asarray(unfit)
 
 
 def _measure(reader: PlaneReader, shape: tuple[int, int]) -> tuple[Blocks, Blocks]:

@@ -75,7 +75,9 @@ class JointRun(Run):
             unfit = None
             if len(readers) > 1:
                 noise = levels[:, 0].astype(np.float32)
-                unfit = unfit_blocks(readers, shape, noise, self.stack.names)
+                # The luminance of opponent planes is √3 times that of a grey picture.
+                white = 255.0 * np.sqrt(levels.shape[1])
+                unfit = unfit_blocks(readers, shape, noise, self.stack.names, white=white)
             return fuse_planes(
                 model,
                 readers,
