@@ -1,11 +1,13 @@
 """What the flexible penalty is worth: the same small denoiser trained with it and with ℓ₁.
 
     python -m experiments.penalty --data DIR [--steps 300]
+    python -m experiments.penalty --data DIR --full --steps 1500 --device cuda
 
-Single frames, white noise of σ = 15, three stages of 32 fine and 16 coarse filters, trained on
-`natural/train` on the processor and judged on its kept twentieth; needs torch. Both start from
-the same filters and see the same crops and noise. ℓ₁ stands as its smooth form √(1 + (u/b)²) with
-learned filters, strengths and widths.
+Single frames, white noise of σ = 15, trained on `natural/train` and judged on its kept twentieth;
+needs torch. The small denoiser has three stages of 32 fine and 16 coarse filters, with ``--full``
+the five of 64 and 24 that the shipped model has. Both penalties start from the same filters and
+see the same crops and noise. ℓ₁ stands as its smooth form √(1 + (u/b)²) with learned filters,
+strengths and widths.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from pathlib import Path
 from cofuse.files import picture_files, read_image
 
 SIGMA = 15.0
-SIDE, BATCH = 72, 8
+#: Stages, fine and coarse filters, side of the crops and how many make a step.
+SMALL = 3, 32, 16, 72, 8
+FULL = 5, 64, 24, 128, 16
 
 
 def main() -> None:
@@ -28,10 +32,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
+    count, fine, coarse, side, batch = FULL if given.full else SMALL
     pictures = same_size(
         [read_image(path) for path in picture_files([given.data / "natural" / "train"])]
-    )
+    ).to(given.device)
     kept = [index % 20 == 0 for index in range(len(pictures))]
     kept_pictures = pictures[torch.tensor(kept)]
     used = pictures[~torch.tensor(kept)]
@@ -43,25 +50,27 @@ def main() -> None:
     for name, slope in (("flexible", flexible), ("l1", of_l1)):
         networks.penalty_slope = slope
         torch.manual_seed(0)
-        stages = torch.nn.ModuleList(networks.Stage(32, 16) for _ in range(3))
+        stages = torch.nn.ModuleList(networks.Stage(fine, coarse) for _ in range(count))
+        stages = stages.to(given.device)
         optimiser = torch.optim.Adam(stages.parameters(), lr=5e-3)
         decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, given.steps)
-        random = torch.Generator().manual_seed(1)
+        random = torch.Generator(given.device).manual_seed(1)
 
         def restore(clean, random=random, stages=stages):
-            noisy = clean / SIGMA + torch.randn(clean.shape, generator=random)
+            noisy = clean / SIGMA + torch.randn(clean.shape, generator=random, device=clean.device)
             nothing = torch.zeros_like(noisy)
             mixture = networks.Mixture(noisy, nothing, nothing)
-            level = torch.log(torch.full((len(clean),), SIGMA / 20.0))
+            level = torch.log(clean.new_full((len(clean),), SIGMA / 20.0))
             x = noisy
             for stage in stages:
-                x = stage(x, mixture, level, torch.zeros(len(clean), 3, *clean.shape[1:]))
+                x = stage(x, mixture, level, clean.new_zeros(len(clean), 3, *clean.shape[1:]))
             return x * SIGMA
 
         for _ in range(given.steps):
-            index = torch.randint(len(used), (BATCH,), generator=random)
-            top, left = torch.randint(used.shape[1] - SIDE, (2,), generator=random)
-            crop = used[index, top : top + SIDE, left : left + SIDE]
+            index = torch.randint(len(used), (batch,), generator=random, device=given.device)
+            at = torch.randint(used.shape[1] - side, (2,), generator=random, device=given.device)
+            top, left = at.tolist()
+            crop = used[index, top : top + side, left : left + side]
             loss = torch.log((restore(crop) - crop).square().mean((1, 2))).mean()
             optimiser.zero_grad()
             loss.backward()

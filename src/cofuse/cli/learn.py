@@ -22,7 +22,8 @@ __all__ = ["learn"]
 
 _DEFAULTS = LearningSettings()
 # Of the training; its own module would import torch just to print a help text.
-_STEPS, _BATCH, _SIDE = 5000, 32, 160
+_STEPS, _BATCH, _SIDE, _RATE = 5000, 32, 160, 3e-3
+_FRAMES = (1, 2, 3, 4, 5, 8, 10)
 
 
 def learn(
@@ -36,7 +37,10 @@ def learn(
     steps: int = _STEPS,
     batch: int = _BATCH,
     side: int = _SIDE,
+    frames: Annotated[tuple[int, ...], Parameter(negative=())] = _FRAMES,
+    rate: float = _RATE,
     device: str = "auto",
+    start_from: Path | None = None,
     checkpoint: Path | None = None,
     subspace_dimension: int | None = _DEFAULTS.subspace_dimension,
     rounds: int = _DEFAULTS.rounds,
@@ -71,8 +75,14 @@ def learn(
         Stacks a step (end to end).
     side
         Side of the stacks in pixels (end to end).
+    frames
+        Number of frames of the stacks; may be given more than once (end to end).
+    rate
+        Largest learning rate (end to end).
     device
         auto, cpu, cuda or mps (end to end).
+    start_from
+        Name or file of a trained model to set out from (end to end).
     checkpoint
         File to keep the state of the training in, and to go on from where it exists (end to end).
     subspace_dimension
@@ -125,8 +135,11 @@ def learn(
             steps=steps,
             batch=batch,
             side=side,
+            frames=frames,
+            rate=rate,
             seed=seed,
             device=device,
+            start_from=start_from,
             checkpoint=checkpoint,
         )
         return

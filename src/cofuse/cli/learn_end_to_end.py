@@ -35,8 +35,11 @@ def learn_end_to_end(
     steps: int,
     batch: int,
     side: int,
+    frames: tuple[int, ...],
+    rate: float,
     seed: int,
     device: str,
+    start_from: Path | None,
     checkpoint: Path | None,
 ) -> None:
     """Train, and write the best model of the training and what is to be said about it."""
@@ -48,7 +51,7 @@ def learn_end_to_end(
         ) from error
     from cofuse import __version__
     from cofuse.files import check_report, written_whole
-    from cofuse.joint import JointModel, model_bytes
+    from cofuse.joint import JointModel, load_model, model_bytes
     from cofuse.learning.end_to_end import TrainingSettings, pick_device, train
 
     card_file = request.output.with_suffix(".md")
@@ -57,11 +60,19 @@ def learn_end_to_end(
     check_report(card_file, overwrite=request.overwrite)
     if checkpoint:
         _check_checkpoint(checkpoint, (request.output, card_file, *request.files))
-    settings = TrainingSettings(steps=steps, batch=batch, side=side, seed=seed)
+    settings = TrainingSettings(
+        steps=steps, batch=batch, side=side, frames=frames, rate=rate, seed=seed
+    )
+    start = load_model(start_from) if start_from else None
     device = pick_device(device)
     with progress_bars(quiet=request.quiet) as progress:
         training = train(
-            request.pictures, settings, device=device, checkpoint=checkpoint, progress=progress
+            request.pictures,
+            settings,
+            device=device,
+            start=start.arrays if start else None,
+            checkpoint=checkpoint,
+            progress=progress,
         )
     card = {
         "cofuse": __version__,
@@ -73,6 +84,7 @@ def learn_end_to_end(
         "settings": asdict(settings),
         "steps_done": training.step,
         "stopped_early": training.stopped_early,
+        "started_from": dict(start.card) if start else None,
         "validation": training.curve,
     }
     model = JointModel.from_arrays(training.arrays(), card)
@@ -108,7 +120,7 @@ def _card_text(name: str, parameters: int, card: dict[str, Any]) -> str:
         for row in curve
     )
     settings = ", ".join(f"{key} {value}" for key, value in card["settings"].items())
-    stopped = "stopped early" if card["stopped_early"] else "ran to the end"
+    frames = ", ".join(map(str, card["settings"]["frames"]))
     return f"""# Model card: {name}
 
 **What it is.** The joint model of cofuse {card["cofuse"]}: {parameters} parameters in float32. It
@@ -116,14 +128,13 @@ weighs the frames of a focus stack at every pixel and restores their mixture by 
 learned analysis operators.
 
 **What it learned from.** {card["pictures"]} sharp pictures, grey; every twentieth was kept for
-validation. Focus stacks of 1 to 8 frames were made of them as they were needed: layers behind each
-other blurred by discs or Gaussians of up to 10 pixels, masks with hard edges, white noise of 1 to
-50 grey levels or none, JPEG compression, small shifts and changes of brightness, things that are
-in one frame only. SHA-256 of the pictures' grey levels:
+validation. Focus stacks of {frames} frames were made of them as they were
+needed: layers behind each other blurred by discs or Gaussians of up to 16 pixels, masks with hard
+edges, white noise of 1 to 50 grey levels or none, JPEG compression, small shifts and changes of
+brightness, things that are in one frame only. SHA-256 of the pictures' grey levels:
 `{card["pictures_sha256"]}`.
 
-**Training.** {card["steps_done"]} steps, {stopped}, {card["seconds"]:.0f} seconds on
-{card["device"]} with torch {card["torch"]}.
+**Training.** {_training_text(card)}
 
 Settings: {settings}.
 
@@ -135,6 +146,18 @@ each pixel from the frame with the best score:
 {rows}
 
 **Limits.** Frames must be aligned. Noise must be white and its level known; camera noise is to be
-stabilised first. Blur wider than 10 pixels and pictures unlike photographs were not seen in
+stabilised first. Blur wider than 16 pixels and pictures unlike photographs were not seen in
 training.
 """
+
+
+def _training_text(card: dict[str, Any]) -> str:
+    """How long a training took, and the one before it where it set out from a trained model."""
+    stopped = "stopped early" if card["stopped_early"] else "ran to the end"
+    text = (
+        f"{card['steps_done']} steps, {stopped}, {card['seconds']:.0f} seconds on\n"
+        f"{card['device']} with torch {card['torch']}."
+    )
+    if earlier := card.get("started_from"):
+        text += f" It set out from a model trained before: {_training_text(earlier)}"
+    return text

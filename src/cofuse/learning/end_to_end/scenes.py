@@ -78,10 +78,13 @@ class SceneMaker:
         scenes = self.masked(scene, frames) if hard else self.layered(scene, texture, frames)
         height, width = scene.shape[1:]
         top, left = self.cut_at(height - side), self.cut_at(width - side)
+        if frames == 1:
+            # A single frame has nothing to be fused with; blur in it is not to be undone.
+            scenes = Scenes(scenes.truth[:, None], scenes.truth, torch.zeros_like(scenes.radius))
         stacks = scenes.frames
         if frames > 1 and self.chance(0.15):
             stacks = self.misaligned(stacks)
-        if frames > 2 and self.chance(0.1):
+        if frames > 2 and self.chance(0.2):
             stacks = self.with_passer_by(stacks, texture)
         if frames > 1 and self.chance(0.15):
             stacks = stacks * (1.0 + 0.06 * (self.uniform(batch, frames, 1, 1) - 0.5))
@@ -135,8 +138,8 @@ class SceneMaker:
         return torch.where(self.uniform(batch, 1) < 0.7, snapped, depth)
 
     def blur_radius(self, batch: int) -> Tensor:
-        """Largest blur radius of each stack, 1.5 to 10 pixels, small ones as likely as large."""
-        return torch.exp(self.uniform(batch, 1, 1) * math.log(10.0 / 1.5)) * 1.5
+        """Largest blur radius of each stack, 1.5 to 16 pixels, small ones as likely as large."""
+        return torch.exp(self.uniform(batch, 1, 1) * math.log(16.0 / 1.5)) * 1.5
 
     def layered(self, scene: Tensor, texture: Tensor, frames: int) -> Scenes:
         """Layers behind each other, each blurred with its coverage."""

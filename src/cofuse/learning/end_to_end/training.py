@@ -7,7 +7,7 @@ import hashlib
 import math
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,25 +16,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
 from cofuse.errors import CofuseError
 from cofuse.learning.end_to_end import network as networks
+from cofuse.learning.end_to_end.losses import choice_loss, log_error, ssim
 from cofuse.learning.end_to_end.network import JointNetwork
 from cofuse.learning.end_to_end.scenes import SceneMaker, Scenes
 from cofuse.progress import Progress, ProgressCallback, silent
 
 __all__ = ["Training", "TrainingSettings", "pick_device", "train"]
 
-#: Numbers of frames a step may have, and how likely each is.
-_FRAMES = ((1, 0.12), (2, 0.4), (3, 0.15), (4, 0.1), (5, 0.13), (8, 0.1))
+#: Numbers of frames a step may have, and how often each comes.
+_FRAMES = {1: 0.15, 2: 0.38, 3: 0.13, 4: 0.08, 5: 0.12, 8: 0.08, 10: 0.06}
 #: What validation looks at: frames and noise of its stacks.
 _VALIDATION = ((1, 15.0), (2, 0.0), (2, 15.0), (2, 25.0), (5, 0.0), (5, 15.0))
 _VALIDATION_STACKS = 8
 #: Every so many pictures one is kept for validation.
 _KEPT_ASIDE = 20
-#: Squared grey levels below which errors no longer count much.
-_SMALL_ERROR = 0.05
 _CLEAN = 0.7
 _LARGEST_SIGMA = 50.0
 
@@ -49,8 +47,12 @@ class TrainingSettings:
         Number of updates, stacks in each, and side in pixels of the stacks.
     stages, filters, coarse_filters
         Size of the unrolled part: steps, and filters of a step at full and at half size.
-    stage_rate, weigher_rate
-        Largest learning rates of the two parts; warmed up, then lowered along a cosine.
+    frames
+        Numbers of frames that stacks may have.
+    rate
+        Largest learning rate; warmed up, then lowered along a cosine.
+    structure
+        How much of the loss is the log of 1 − SSIM; the rest is the log of the squared error.
     validate_every, patience
         Steps between validations; training stops early after so many without a better one.
     seed
@@ -63,10 +65,11 @@ class TrainingSettings:
     stages: int = 5
     filters: int = 64
     coarse_filters: int = 24
-    stage_rate: float = 3e-3
-    weigher_rate: float = 3e-3
-    validate_every: int = 250
-    patience: int = 8
+    frames: tuple[int, ...] = tuple(_FRAMES)
+    rate: float = 3e-3
+    structure: float = 0.2
+    validate_every: int = 500
+    patience: int = 20
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -78,6 +81,12 @@ class TrainingSettings:
             raise CofuseError(
                 f"side {self.side} and {self.filters} filters were given; expected 48 or more each"
             )
+        if not self.frames or (unknown := set(self.frames) - _FRAMES.keys()):
+            given = ", ".join(map(str, sorted(unknown))) if self.frames else "none"
+            known = ", ".join(map(str, _FRAMES))
+            raise CofuseError(f"numbers of frames to train with: {given}; expected some of {known}")
+        if not 0 < self.rate < 1:
+            raise CofuseError(f"the learning rate is {self.rate}; expected a number from 0 to 1")
 
 
 @dataclass
@@ -152,22 +161,26 @@ def train(
     settings: TrainingSettings,
     *,
     device: str,
+    start: Mapping[str, NDArray[np.float32]] | None = None,
     checkpoint: Path | None = None,
     progress: ProgressCallback = silent,
 ) -> Training:
-    """Train on sharp pictures of grey levels; goes on from ``checkpoint`` where it exists."""
+    """Train on sharp pictures of grey levels; goes on from ``checkpoint`` where it exists.
+
+    ``start`` are the arrays of a trained model to set out from.
+    """
     kept = same_size(pictures[::_KEPT_ASIDE])
     used = [picture for index, picture in enumerate(pictures) if index % _KEPT_ASIDE]
     if not used:
         raise CofuseError("one picture was given; training needs some to learn from, one to check")
-    run = _prepare(same_size(used), settings, device)
+    run = _prepare(same_size(used), settings, device, start)
     _check_side(kept, settings)
     if checkpoint and checkpoint.exists():
         run.load(checkpoint)
     validation = list(_validation_stacks(kept.to(device), settings))
     if device == "cuda":
         _compile_slope()
-    start = time.perf_counter() - run.seconds
+    began = time.perf_counter() - run.seconds
     while run.step < settings.steps and not run.stopped_early:
         _set_rates(run)
         loss = _loss(run)
@@ -180,7 +193,7 @@ def train(
         _follow(run)
         if run.step % settings.validate_every == 0 or run.step == settings.steps:
             _validate(run, validation)
-            run.seconds = time.perf_counter() - start
+            run.seconds = time.perf_counter() - began
             if checkpoint:
                 run.save(checkpoint)
         progress(Progress("training", run.step, settings.steps))
@@ -231,19 +244,26 @@ def same_size(pictures: Sequence[NDArray[Any]]) -> Tensor:
     return torch.from_numpy(np.stack(cut).astype(np.float32))
 
 
-def _prepare(pictures: Tensor, settings: TrainingSettings, device: str) -> Training:
+def _prepare(
+    pictures: Tensor,
+    settings: TrainingSettings,
+    device: str,
+    start: Mapping[str, NDArray[np.float32]] | None,
+) -> Training:
     """Set a new training up."""
     _check_side(pictures, settings)
     torch.manual_seed(settings.seed)
-    network = JointNetwork(settings.stages, settings.filters, settings.coarse_filters).to(device)
-    groups = [
-        {"params": list(network.stages.parameters()), "peak": settings.stage_rate},
-        {
-            "params": [*network.weigher.parameters(), *network.agreement.parameters()],
-            "peak": settings.weigher_rate,
-        },
-    ]
-    optimiser = torch.optim.Adam(groups, lr=settings.stage_rate)
+    network = JointNetwork(settings.stages, settings.filters, settings.coarse_filters)
+    if start is not None:
+        state = {name: torch.tensor(values) for name, values in start.items()}
+        try:
+            network.load_state_dict(state)
+        except RuntimeError as error:
+            raise CofuseError(
+                "the model to start from has other sizes than the one to be trained"
+            ) from error
+    network = network.to(device)
+    optimiser = torch.optim.Adam(network.parameters(), lr=settings.rate)
     scenes = SceneMaker(pictures.to(device), seed=settings.seed)
     return Training(settings, network, copy.deepcopy(network), optimiser, scenes)
 
@@ -267,21 +287,21 @@ def _set_rates(run: Training) -> None:
     warm = min(1.0, (run.step + 1) / min(200, run.settings.steps))
     cosine = 0.5 + 0.5 * math.cos(math.pi * run.step / run.settings.steps)
     for group in run.optimiser.param_groups:
-        group["lr"] = group["peak"] * warm * (cosine + 1e-3)
+        group["lr"] = run.settings.rate * warm * (cosine + 1e-3)
 
 
 def _follow(run: Training) -> None:
     """Let the running mean follow: freely at first, then over the last few hundred steps."""
     pace = max(1.0 / run.step, 0.004)
+    means, values = list(run.average.parameters()), list(run.network.parameters())
     with torch.no_grad():
-        for mean, value in zip(run.average.parameters(), run.network.parameters(), strict=True):
-            mean.lerp_(value, pace)
+        torch._foreach_lerp_(means, values, pace)
 
 
 def _loss(run: Training) -> Tensor:
     """Draw a batch and judge what the network makes of it."""
     scenes, settings = run.scenes, run.settings
-    count = _draw_count(scenes)
+    count = _draw_count(scenes, settings)
     clean = count > 1 and scenes.chance(0.35)
     # Sides that are no multiple of the coarsest pixel teach what a border looks like.
     side = settings.side - 12 * scenes.whole(0, 1)
@@ -289,20 +309,23 @@ def _loss(run: Training) -> Tensor:
     noisy, sigma = _add_noise(scenes, stacks, clean=clean)
     output = run.network(noisy, sigma, restore=not clean)
     picture = output.mixed if clean else output.restored
-    loss = _log_error(picture, stacks.truth)
+    loss = log_error(picture, stacks.truth)
+    if settings.structure and not clean:
+        loss = (1.0 - settings.structure) * loss
+        loss = loss + settings.structure * torch.log(1.001 - ssim(picture, stacks.truth)).mean()
     if count > 1:
-        loss = loss + (0.5 if clean else 0.1) * _choice_loss(output.choice, stacks)
+        loss = loss + (0.5 if clean else 0.1) * choice_loss(output.choice, stacks)
     return loss
 
 
-def _draw_count(scenes: SceneMaker) -> int:
+def _draw_count(scenes: SceneMaker, settings: TrainingSettings) -> int:
     """Draw a number of frames."""
-    at = scenes.number(0.0, 1.0)
-    for count, share in _FRAMES:
-        at -= share
+    at = scenes.number(0.0, sum(_FRAMES[count] for count in settings.frames))
+    for count in settings.frames:
+        at -= _FRAMES[count]
         if at < 0:
-            return count
-    return _FRAMES[-1][0]
+            break
+    return count
 
 
 def _add_noise(scenes: SceneMaker, stacks: Scenes, *, clean: bool) -> tuple[Tensor, Tensor]:
@@ -321,24 +344,6 @@ def _add_noise(scenes: SceneMaker, stacks: Scenes, *, clean: bool) -> tuple[Tens
         if scenes.chance(0.7):
             noisy = scenes.compressed(noisy)
     return noisy, sigma
-
-
-def _log_error(picture: Tensor, truth: Tensor) -> Tensor:
-    """Mean of log squared errors: up to a factor, minus the mean PSNR."""
-    return torch.log((picture - truth).square().mean((1, 2)) + _SMALL_ERROR).mean()
-
-
-def _choice_loss(scores: Tensor, stacks: Scenes) -> Tensor:
-    """Log of the squared error to be expected of copying frames with these scores.
-
-    Where frames hardly differ the less blurred one is to be chosen: it costs a little less.
-    """
-    error = (stacks.frames - stacks.truth[:, None]).square()
-    cost = F.avg_pool2d(error, 3, 1, 1, count_include_pad=False)
-    cost = cost + 0.02 * stacks.radius.square()
-    expected = (torch.softmax(scores, 1) * cost).sum(1).mean((1, 2))
-    surplus = expected - cost.amin(1).mean((1, 2))
-    return torch.log(surplus + _SMALL_ERROR).mean()
 
 
 def _validation_stacks(
