@@ -20,7 +20,17 @@ import tifffile
 from PIL import Image
 
 from cofuse.errors import CofuseError
-from cofuse.files import read_image, read_stack, reading
+from cofuse.files import (
+    read_alpha,
+    read_alphas,
+    read_image,
+    read_stack,
+    reading,
+    sources,
+    write_image,
+)
+from cofuse.files.containers import jpeg_is_complete
+from tests.test_files_samples import exif_block
 
 rng = np.random.default_rng(7)
 GREY = rng.integers(0, 256, (12, 17), dtype=np.uint8)
@@ -136,6 +146,23 @@ def test_one_bit_and_palette(tmp_path, suffix):
     same(read_image(path), np.array(few.convert("RGB")))
 
 
+@pytest.mark.parametrize("compression", [None, "group4", "tiff_lzw", "packbits"])
+def test_large_one_bit_tiff(tmp_path, compression):
+    """Few bytes for many pixels are no bomb where a pixel takes a bit, or a page is white."""
+    image = np.zeros((2000, 2100), bool)
+    image[:9, :9] = True
+    Image.fromarray(image).save(tmp_path / "a.tif", compression=compression)
+    same(read_image(tmp_path / "a.tif"), np.where(image, 255, 0).astype(np.uint8))
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".tif", ".webp"])
+def test_large_pictures_of_one_colour_are_no_bombs(tmp_path, suffix):
+    image = np.full((5000, 6000), 77, np.uint8)
+    path = write_image(tmp_path / f"a{suffix}", image)
+    assert path.stat().st_size < 400_000
+    assert read_image(path).shape[:2] == image.shape
+
+
 def test_suffix_does_not_matter(tmp_path):
     path = tmp_path / "liar.jpg"
     path.write_bytes(imagecodecs.png_encode(RGB16))
@@ -170,14 +197,40 @@ def test_alpha(tmp_path, image, suffix):
 
     save(with_alpha(image, np.iinfo(image.dtype).max))
     same(read_image(path), image)
-    save(with_alpha(image, 3))
-    refuse(path, "transparent", "flatten")
+    assert read_alpha(path) is None
+    layered = with_alpha(image, 3)
+    save(layered)
+    same(read_image(path), image)
+    same(read_alpha(path), layered[..., -1])
+    alphas = list(read_alphas([path, path]))
+    assert len(alphas) == 2 and all(np.array_equal(a, layered[..., -1]) for a in alphas)
 
 
 def test_transparent_palette(tmp_path):
     path = tmp_path / "a.png"
-    Image.fromarray(RGB).quantize(7).save(path, transparency=2)
-    refuse(path, "transparent")
+    few = Image.fromarray(RGB).quantize(7)
+    few.save(path, transparency=2)
+    same(read_image(path), np.array(few.convert("RGB")))
+    same(read_alpha(path), np.where(np.array(few) == 2, 0, 255).astype(np.uint8))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
+def test_colours_multiplied_by_alpha_are_divided(tmp_path, dtype):
+    white = 1.0 if dtype == "float32" else np.iinfo(dtype).max
+    image = np.full((4, 5, 4), 0.5 * white).astype(dtype)
+    image[0, 0] = 0
+    tifffile.imwrite(tmp_path / "a.tif", image, photometric="rgb", extrasamples=["assocalpha"])
+    expected = np.full((4, 5, 3), white, dtype)
+    expected[0, 0] = 0
+    same(read_image(tmp_path / "a.tif"), expected)
+    same(read_alpha(tmp_path / "a.tif"), image[..., 3])
+
+
+def test_alpha_of_opaque_formats(tmp_path, monkeypatch):
+    cv2.imwrite(str(tmp_path / "a.jpg"), RGB)
+    monkeypatch.setattr(reading.Picture, "_decode", lambda self: pytest.fail("decoded"))
+    assert read_alpha(tmp_path / "a.jpg") is None
+    assert list(read_alphas([tmp_path])) == [None]
 
 
 # The letter F, its stroke at the left; what is stored is what undoes each orientation.
@@ -243,7 +296,7 @@ def test_folder_in_natural_order(tmp_path):
 
 def test_natural_order_of_names():
     names = ["a1b", "A2", "a10", "a010", "b", "1", "10", "2", "", "a"]
-    ordered = sorted((Path("x") / n for n in names if n), key=reading._natural_key)
+    ordered = sorted((Path("x") / n for n in names if n), key=sources._natural_key)
     assert [p.name for p in ordered] == ["1", "2", "10", "a", "a1b", "A2", "a010", "a10", "b"]
 
 
@@ -574,3 +627,54 @@ def test_codecs_are_quiet(tmp_path):
             sys.exit(f"{path} was read")
     """
     assert run_python(code, *(tmp_path / name for name in files)) == ""
+
+
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 2}], ids=str)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_two_jpeg_decoders_agree(tmp_path, options, channels):
+    """The one for whole files, and the one for files without an end marker."""
+    path = tmp_path / "a.jpg"
+    noise = np.random.default_rng(3).integers(0, 256, (40, 50, 3), dtype=np.uint8)
+    image = Image.fromarray(noise if channels == 3 else noise[..., 0])
+    image.save(path, exif=b"Exif\0\0" + exif_block(), **options)
+    whole = read_image(path)
+    data = path.read_bytes()
+    assert data.endswith(b"\xff\xd9") and jpeg_is_complete(data)
+    endless = data[:-2] + bytes(20_000)  # padded by some cameras
+    path.write_bytes(endless)
+    assert not jpeg_is_complete(endless)
+    if not options.get("progressive"):  # where the end of the last scan is not known
+        same(read_image(path), whole)
+    path.write_bytes(data + b"a second picture \xff\xd8\xff\xe0")
+    same(read_image(path), whole)
+
+
+def test_animated_webp_gives_its_first_picture(tmp_path):
+    path = tmp_path / "a.webp"
+    frames = [Image.fromarray(RGB), Image.fromarray(255 - RGB)]
+    frames[0].save(path, save_all=True, append_images=frames[1:], lossless=True)
+    same(read_image(path), RGB)
+
+
+def test_decoding_takes_little_more_than_the_pixels(tmp_path):
+    """Peak memory of a fresh process, for a frame of 24 megapixels in each usual format."""
+    y, x = np.ogrid[:4000, :6000]
+    image = np.zeros((4000, 6000, 3), np.uint8)
+    image[..., 0], image[..., 1] = x // 24, y // 16
+    for name in ("a.jpg", "a.png", "a.tif"):
+        write_image(tmp_path / name, image)
+    code = """if 1:
+        import resource, sys
+        import imagecodecs, tifffile, PIL.JpegImagePlugin
+        from cofuse.files import read_image, read_metadata
+        def peak():
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        start = peak()
+        read_metadata(sys.argv[1])
+        read = peak()
+        image = read_image(sys.argv[1])
+        print(read - start, (peak() - read) / (image.nbytes / 2**20))
+    """
+    for name in ("a.jpg", "a.png", "a.tif"):
+        metadata, pixels = map(float, run_python(code, tmp_path / name).split())
+        assert metadata < 20 and pixels < 1.5, name

@@ -23,11 +23,12 @@ from cofuse.errors import CofuseError
 from cofuse.files import (
     check_output,
     check_report,
+    encoding,
     fusion_report,
+    read_alpha,
     read_image,
     write_image,
     write_json,
-    writing,
 )
 from cofuse.images import Fusion, Stack
 from cofuse.progress import SolverTrace
@@ -114,7 +115,8 @@ def test_tiff_is_plain_and_compressed(tmp_path):
     with tifffile.TiffFile(path) as tif:
         page = tif.pages[0]
         assert (int(page.compression), int(page.predictor)) == (8, 2)
-        assert page.tags["Software"].value == "cofuse" and "ImageDescription" not in page.tags
+        assert page.tags["Software"].value == f"cofuse {cofuse.__version__}"
+        assert "ImageDescription" not in page.tags
 
 
 def test_views_and_foreign_byte_order(tmp_path):
@@ -152,7 +154,7 @@ def test_shapes(tmp_path, shape):
 
 
 def test_names(tmp_path):
-    refuse(tmp_path / "a.gif", "'.gif'", ".png, .tif, .tiff, .jpg, .jpeg, .webp, .bmp")
+    refuse(tmp_path / "a.gif", "'.gif'", ".png, .tif, .tiff, .jpg, .jpeg, .webp, .bmp, .ome.tif")
     refuse(tmp_path / "noname", "no suffix")
     refuse(tmp_path / "none" / "a.png", "none does not exist", "create the folder")
     (tmp_path / "file.txt").touch()
@@ -195,7 +197,7 @@ def test_unwritable_folder(tmp_path, monkeypatch):
 # --- all or nothing ----------------------------------------------------------------------------
 
 
-def half(file, image):
+def half(file, content):
     """Write a little, then fail as an encoder does."""
     file.write(b"half a picture")
     raise RuntimeError("encoder\nfailed")
@@ -207,7 +209,7 @@ def test_failing_encoder(tmp_path, monkeypatch, overwrite):
     if overwrite:
         path.write_bytes(b"precious")
     call = lambda: write_image(path, picture("uint8", 3), overwrite=overwrite)  # noqa: E731
-    monkeypatch.setitem(writing._FORMATS, ".png", writing._Format(("uint8",), half))
+    monkeypatch.setitem(encoding.FORMATS, ".png", encoding.Format(("uint8",), half))
     refuse(path, "encoder failed", call=call)
     assert path.exists() == overwrite and (not overwrite or path.read_bytes() == b"precious")
 
@@ -239,13 +241,13 @@ def test_real_encoders_that_fail(tmp_path, monkeypatch):
 def test_file_that_appears_meanwhile_is_kept(tmp_path, monkeypatch, links):
     path = tmp_path / "a.png"
 
-    def encode(file, image):
+    def encode(file, content):
         path.write_bytes(b"precious")
 
     def no_links(*args):
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setitem(writing._FORMATS, ".png", writing._Format(("uint8",), encode))
+    monkeypatch.setitem(encoding.FORMATS, ".png", encoding.Format(("uint8",), encode))
     if not links:
         monkeypatch.setattr(os, "link", no_links)
     with pytest.raises(CofuseError, match="exists"):
@@ -366,3 +368,90 @@ def test_fusion_report(tmp_path):
     }
     path = write_json(tmp_path / "report.json", report)
     assert json.loads(path.read_text()) == report
+
+
+# --- depth, alpha and quality --------------------------------------------------------------------
+
+
+def test_depths(tmp_path):
+    every = np.arange(65536, dtype=np.uint16).reshape(256, 256)
+    path = write_image(tmp_path / "a.png", every, depth=8)
+    expected = np.floor(every / 257 + 0.5).astype(np.uint8)
+    np.testing.assert_array_equal(read_image(path), expected)
+    back = write_image(tmp_path / "b.png", expected, depth=16)
+    np.testing.assert_array_equal(read_image(back), expected.astype(np.uint16) * 257)
+    floats = write_image(tmp_path / "c.tif", every, depth="float")
+    assert read_image(floats).dtype == np.float32
+    np.testing.assert_allclose(read_image(floats), every / 65535, rtol=1e-6)
+    again = write_image(tmp_path / "d.png", read_image(floats), depth=16)
+    np.testing.assert_array_equal(read_image(again), every)
+    outside = np.array([[-0.5, 0.5, 1.5]], np.float64)
+    clipped = write_image(tmp_path / "e.bmp", outside, depth=8)
+    assert read_image(clipped).tolist() == [[0, 128, 255]]
+    np.testing.assert_array_equal(
+        read_image(write_image(tmp_path / "f.tif", outside, depth="float")), outside
+    )
+
+
+def test_depth_by_the_value_of_white(tmp_path):
+    image = np.array([[0, 2048, 4095, 5000]], np.uint16)
+    path = write_image(tmp_path / "a.png", image, depth=8, white=4095)
+    assert read_image(path).tolist() == [[0, 128, 255, 255]]
+    path = write_image(tmp_path / "b.png", image, depth=16, white=4095)  # nothing to convert
+    assert read_image(path).tolist() == image.tolist()
+
+
+@pytest.mark.parametrize("suffix", [".jpg", ".webp", ".bmp"])
+def test_fewer_bits_only_when_asked_for(tmp_path, suffix):
+    path = tmp_path / f"a{suffix}"
+    image = picture("uint16", 3)
+    refuse(path, "depth=8", call=lambda: write_image(path, image))
+    refuse(path, "depth=8", call=lambda: write_image(path, image, depth=16))
+    assert check_output(path, overwrite=False, dtype="uint16", depth=8) == path
+    assert read_image(write_image(path, image, depth=8)).dtype == np.uint8
+
+
+def test_bad_depth_quality_and_alpha(tmp_path):
+    image, alpha = picture("uint8", 3), picture("uint8", 1)
+    path = tmp_path / "a.png"
+    with pytest.raises(CofuseError, match="depth is 12"):
+        write_image(path, image, depth=12)
+    with pytest.raises(CofuseError, match="depth is '8'"):
+        check_output(path, overwrite=False, depth="8")
+    with pytest.raises(CofuseError, match="NaN"):
+        write_image(path, np.full((3, 3), np.nan), depth=8)
+    for quality in (0, 101, 50.5):
+        refuse(path, "1 to 100", call=lambda q=quality: write_image(path, image, quality=q))
+    refuse(path, "alpha", call=lambda: write_image(path, image, alpha=alpha[1:]))
+    refuse(path, "alpha", call=lambda: write_image(path, image, alpha=alpha.astype(np.uint16)))
+    for name in ("a.jpg", "a.bmp"):
+        path = tmp_path / name
+        refuse(path, "transparency", call=lambda p=path: write_image(p, image, alpha=alpha))
+        refuse(path, ".png", call=lambda p=path: check_output(p, overwrite=False, alpha=True))
+
+
+@pytest.mark.parametrize(("suffix", "dtype"), [*LOSSLESS, (".ome.tif", "uint16")])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_alpha_comes_back(tmp_path, suffix, dtype, channels):
+    if suffix == ".bmp":
+        return
+    image, alpha = picture(dtype, channels), picture(dtype, 1)
+    path = write_image(tmp_path / f"a{suffix}", image, alpha=alpha)
+    np.testing.assert_array_equal(read_alpha(path), alpha)
+    expected = np.dstack([image] * 3) if suffix == ".webp" and channels == 1 else image
+    np.testing.assert_array_equal(read_image(path), expected)
+    if dtype.startswith("u") and channels == 3:
+        seen = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+        np.testing.assert_array_equal(seen[..., 3], alpha)
+
+
+def test_quality(tmp_path):
+    image = picture("uint8", 3)
+    for suffix in (".jpg", ".webp"):
+        sizes = [
+            write_image(tmp_path / f"{q}{suffix}", image, quality=q).stat().st_size
+            for q in (100, 95, 50, 1)
+        ]
+        assert sizes == sorted(sizes, reverse=True) and sizes[0] > sizes[-1]
+    default = write_image(tmp_path / "a.jpg", image).read_bytes()
+    assert default == (tmp_path / "95.jpg").read_bytes()

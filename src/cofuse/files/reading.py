@@ -5,51 +5,52 @@ from __future__ import annotations
 import functools
 import math
 import os
-import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
-from cofuse.files.decoding import (
-    Picture,
-    describe,
-    explained,
-    inspect_bmp,
-    inspect_jpeg,
-    inspect_png,
-    inspect_webp,
-)
+from cofuse.files.decoding import Picture, describe, explained
+from cofuse.files.formats import RawMode, format_of
+from cofuse.files.sources import picture_files
 from cofuse.files.tiff import inspect_tiff
+from cofuse.files.web_formats import inspect_bmp, inspect_jpeg, inspect_png, inspect_webp
 from cofuse.images import Stack
 
-__all__ = ["IN_MEMORY_BYTES", "picture_files", "read_image", "read_stack"]
+__all__ = [
+    "IN_MEMORY_BYTES",
+    "read_alpha",
+    "read_alphas",
+    "read_image",
+    "read_stack",
+]
 
 Pixels = NDArray[Any]
 PathLike = str | os.PathLike[str]
 
 #: A stack of at most this many decoded bytes is kept in memory, so that it is decoded once.
-IN_MEMORY_BYTES = 512 * 2**20
-
-#: What counts as a picture inside a folder. A file given by name may have any suffix.
-_SUFFIXES = (".jpg", ".jpeg", ".jpe", ".png", ".tif", ".tiff", ".webp", ".bmp")
-
-_TIFF_STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+IN_MEMORY_BYTES = 256 * 2**20
 
 
-def read_image(path: PathLike) -> Pixels:
+def read_image(path: PathLike, *, raw_mode: RawMode = "display") -> Pixels:
     """Read one picture, in the dtype it is stored in.
 
-    JPEG, PNG, TIFF (the first page of several), WebP and BMP are told apart by their content, not
-    by their name. Palettes become RGB, pictures of less than 8 bits uint8, alpha that is opaque
-    everywhere is dropped, and the orientation a camera recorded is applied.
+    JPEG, PNG, TIFF (the first page of several), WebP, BMP, and with the extra ``raw`` HEIC and
+    camera RAW are told apart by their content, not by their name. Palettes become RGB, pictures of
+    less than 8 bits uint8, and the orientation a camera recorded is applied. Alpha is left out;
+    `read_alpha` reads it.
 
     Parameters
     ----------
     path
         The file.
+    raw_mode
+        How to develop camera RAW, always to 16 bits with the white balance the camera chose:
+        ``"display"`` to sRGB as a screen shows it, or ``"linear"`` to values in proportion to the
+        light.
 
     Returns
     -------
@@ -59,12 +60,31 @@ def read_image(path: PathLike) -> Pixels:
     Raises
     ------
     CofuseError
-        The file is missing, damaged, transparent, or of a kind that is not read.
+        The file is missing, damaged, or of a kind that is not read.
     """
-    return _inspect(Path(path), all_pages=False)[0].decode()
+    return _inspect([Path(path)], all_pages=False, raw_mode=raw_mode)[0].decode()
 
 
-def read_stack(paths: PathLike | Sequence[PathLike], *, white: float | None = None) -> Stack:
+def read_alpha(path: PathLike) -> Pixels | None:
+    """Read how opaque a picture is: shape (H, W), from 0 to white; None if it is so everywhere."""
+    return _inspect([Path(path)], all_pages=False)[0].decode_alpha()
+
+
+def read_alphas(paths: PathLike | Sequence[PathLike]) -> Iterator[Pixels | None]:
+    """Read alpha of one frame after the other, for the same paths that `read_stack` takes.
+
+    Frames whose header declares no transparency are not decoded.
+    """
+    pictures = _inspect(picture_files(paths), all_pages=True)
+    return (picture.decode_alpha() for picture in pictures)
+
+
+def read_stack(
+    paths: PathLike | Sequence[PathLike],
+    *,
+    white: float | None = None,
+    raw_mode: RawMode = "display",
+) -> Stack:
     """Gather the frames of a focus series, to be decoded when they are asked for.
 
     All headers are read at once, so that a missing or unfitting file is reported before any work.
@@ -74,11 +94,13 @@ def read_stack(paths: PathLike | Sequence[PathLike], *, white: float | None = No
     Parameters
     ----------
     paths
-        One path or several, in the order of the frames: picture files, multi-page TIFF files
-        (each page is a frame), and folders (their pictures by name, ``img2`` before ``img10``;
-        hidden files and other files are left out).
+        One path or several, in the order of the frames, as `picture_files` takes them: picture
+        files, folders, patterns and lists. Each page of a multi-page TIFF file is a frame.
     white
         The value that stands for white; see `Stack`.
+    raw_mode
+        How to develop camera RAW; see `read_image`. All frames get the white balance of the first,
+        and one exposure.
 
     Returns
     -------
@@ -93,16 +115,9 @@ def read_stack(paths: PathLike | Sequence[PathLike], *, white: float | None = No
     files = picture_files(paths)
     if not files:
         raise CofuseError("no pictures were given; expected at least one file or folder")
-    for file in files:  # the cheap look at all of them first: headers can be far apart on a disk
-        _check_file(file)
-    pictures = [picture for file in files for picture in _inspect(file, all_pages=True)]
+    pictures = _inspect(files, all_pages=True, raw_mode=raw_mode)
+    _check_agreement(pictures)
     first = pictures[0]
-    for picture in pictures[1:]:
-        if picture.shape != first.shape or picture.dtype != first.dtype:
-            raise CofuseError(
-                f"{picture.label} is {describe(picture.shape, picture.dtype)} but {first.label} "
-                f"is {describe(first.shape, first.dtype)}; all frames must agree"
-            )
     total = len(pictures) * math.prod(first.shape) * first.dtype.itemsize
     readers = [functools.partial(_read_only, picture) for picture in pictures]
     kept: Sequence[Callable[[], Pixels]] = readers
@@ -111,10 +126,17 @@ def read_stack(paths: PathLike | Sequence[PathLike], *, white: float | None = No
     return Stack(kept, white=white, names=_short_names([p.label for p in pictures]))
 
 
-def picture_files(paths: PathLike | Sequence[PathLike]) -> list[Path]:
-    """Name the files meant by paths: a folder stands for its pictures in natural order."""
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    return [file for path in given for file in _expand(Path(path))]
+def _check_agreement(pictures: list[Picture]) -> None:
+    """Name a frame that is not of the kind that most are."""
+    kinds = Counter((picture.shape, picture.dtype) for picture in pictures)
+    usual = kinds.most_common(1)[0][0]  # of equally many the first
+    for odd in pictures:
+        if (odd.shape, odd.dtype) != usual:
+            other = next(p for p in pictures if (p.shape, p.dtype) == usual)
+            raise CofuseError(
+                f"{odd.label} is {describe(odd.shape, odd.dtype)} but {other.label} "
+                f"is {describe(other.shape, other.dtype)}; all frames must agree"
+            )
 
 
 def _read_only(picture: Picture) -> Pixels:
@@ -130,60 +152,36 @@ def _short_names(labels: list[str]) -> list[str]:
     return short if len(set(short)) == len(short) else labels
 
 
-def _expand(path: Path) -> list[Path]:
-    """Return the pictures of a folder in natural order; of a file, the file."""
-    try:
-        if not path.is_dir():
-            return [path]
-        entries = [p for p in path.iterdir() if p.suffix.lower() in _SUFFIXES and not p.is_dir()]
-    except OSError as error:
-        raise CofuseError(f"{path} cannot be opened: {error.strerror}; check the path") from error
-    files = sorted((p for p in entries if not p.name.startswith(".")), key=_natural_key)
-    if not files:
-        raise CofuseError(
-            f"{path} holds no pictures; expected files ending in {', '.join(_SUFFIXES)}"
-        )
-    return files
+def _inspect(
+    files: Sequence[Path], *, all_pages: bool, raw_mode: RawMode = "display"
+) -> list[Picture]:
+    """Tell the formats by the first bytes and read the headers, or those of all pages."""
+    if raw_mode not in ("display", "linear"):
+        raise CofuseError(f"raw_mode is {raw_mode!r}; expected 'display' or 'linear'")
+    # The cheap look at all of them first: headers can be far apart on a disk.
+    formats = [format_of(file) for file in files]
+    pictures: list[Picture] = []
+    balance: list[float] | None = None
+    if "raw" in formats:  # all are developed as the first is
+        from cofuse.files.raw import inspect_raw, white_balance
+
+        balance = white_balance(files[formats.index("raw")])
+    for file, kind in zip(files, formats, strict=True):
+        before = len(pictures)
+        with explained(file):
+            if kind == "tiff":
+                pictures += inspect_tiff(file, all_pages=all_pages)
+            elif kind == "raw":
+                pictures += inspect_raw(file, balance=balance, mode=raw_mode)
+            elif kind == "heif":
+                from cofuse.files.heif import inspect_heif
+
+                pictures += inspect_heif(file)
+            else:
+                pictures += _SIMPLE[kind](file)
+        if len(pictures) == before:
+            raise CofuseError(f"{file} holds no pictures; the file is damaged, export it again")
+    return pictures
 
 
-def _natural_key(path: Path) -> tuple[list[str | int], str]:
-    """Sort numbers in names by their value; the plain name decides between 1 and 01."""
-    parts = re.split(r"(\d+)", path.name.casefold())
-    return [int(p) if k % 2 else p for k, p in enumerate(parts)], path.name
-
-
-def _check_file(path: Path) -> bytes:
-    """Refuse what is no file with something in it; return its first bytes."""
-    try:
-        if path.is_dir():
-            raise CofuseError(f"{path} is a folder; expected a picture file")
-        if not path.is_file():  # a pipe would block, a device never end
-            what = "is not an ordinary file" if path.exists() else "does not exist"
-            raise CofuseError(f"{path} {what}; expected a picture file, check the path")
-        with path.open("rb") as file:
-            start = file.read(16)
-    except OSError as error:
-        raise CofuseError(f"{path} cannot be opened: {error.strerror}; check the path") from error
-    if not start:
-        raise CofuseError(f"{path} is empty (0 bytes); copy or export it again")
-    return start
-
-
-def _inspect(path: Path, *, all_pages: bool) -> list[Picture]:
-    """Tell the format by the first bytes and read the header, or those of all pages."""
-    start = _check_file(path)
-    with explained(path):
-        if start.startswith(b"\x89PNG\r\n\x1a\n"):
-            return inspect_png(path)
-        if start.startswith(b"\xff\xd8\xff"):
-            return inspect_jpeg(path)
-        if start.startswith(_TIFF_STARTS):
-            return inspect_tiff(path, all_pages=all_pages)
-        if start.startswith(b"RIFF") and start[8:12] == b"WEBP":
-            return inspect_webp(path)
-        if start.startswith(b"BM"):
-            return inspect_bmp(path)
-    raise CofuseError(
-        f"{path} is not a picture cofuse reads (it starts with {start[:8].hex(' ')}); expected "
-        "JPEG, PNG, TIFF, WebP or BMP: export it as one of them"
-    )
+_SIMPLE = {"png": inspect_png, "jpeg": inspect_jpeg, "webp": inspect_webp, "bmp": inspect_bmp}

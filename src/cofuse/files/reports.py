@@ -117,7 +117,7 @@ def _shares(fusion: Fusion, stack: Stack) -> list[dict[str, Any]] | None:
     """Say what share of the pixels was taken from each frame, where frames were chosen at all."""
     if fusion.source_map is None:
         return None
-    counts = np.bincount(fusion.source_map.ravel(), minlength=len(stack))
+    counts = np.bincount(fusion.source_map.ravel().astype(np.intp), minlength=len(stack))
     shares = (counts / fusion.source_map.size).tolist()
     return [
         {"frame": name, "share": share} for name, share in zip(stack.names, shares, strict=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cofuse.errors import CofuseError
-from cofuse.files.reading import picture_files
+from cofuse.files.sources import picture_files
 
 __all__ = ["Scene", "find_picture", "find_scenes", "gather_scene", "scene_names", "short_names"]
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
-from cofuse.files.decoding import DTYPES, Picture, check_size, orient, without_alpha
+from cofuse.files.decoding import DTYPES, Picture, check_packing, check_size, orient
 
 __all__ = ["inspect_tiff"]
 
@@ -28,6 +28,14 @@ _WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _YCBCR = 0, 1, 2, 3, 6
 _JPEG = 7
 _THUMBNAIL_OR_MASK = 0b101  # bits of the NewSubfileType tag
 _FIRST_PRIVATE_TAG = 32768  # the tags below say how to read the pixels
+_PREMULTIPLIED = 1  # of the kinds of alpha the one that colours were multiplied by
+
+#: How many bytes a packed byte can stand for: none, LZW, JPEG, deflate, PackBits; others more.
+_RATIOS = {1: 1, 5: 4096, 7: 2048, 8: 1032, 32946: 1032, 32773: 128}
+_RATIO = 65536
+_READ_AHEAD = 4 * 2**20
+#: A list of pages longer than this is no focus series.
+_MOST_PAGES = 20_000
 
 
 def inspect_tiff(path: Path, *, all_pages: bool) -> list[Picture]:
@@ -38,6 +46,8 @@ def inspect_tiff(path: Path, *, all_pages: bool) -> list[Picture]:
     """
     with _opened(path) as tif:
         count = len(tif.pages)
+        if count > _MOST_PAGES:
+            raise CofuseError(f"{path} has {count} pages; cofuse reads at most {_MOST_PAGES}")
         if all_pages:
             _check_chain(tif, path)
         elif not tif.pages[0].subfiletype & _THUMBNAIL_OR_MASK:
@@ -50,6 +60,8 @@ def inspect_tiff(path: Path, *, all_pages: bool) -> list[Picture]:
             planes = _planes(tif, path)
             if len(tif.pages) == 1 and planes > 1:
                 return [_plane(tif, path, k, planes) for k in range(planes if all_pages else 1)]
+            if tif.is_ome and planes > 1:
+                pages = _in_ome_order(tif, path)
         several = len(tif.pages) > 1
         return [
             _page(page, path, k, f"{path} page {k + 1}" if several else str(path))
@@ -103,13 +115,25 @@ def _planes(tif: Any, path: Path) -> int:
     series = tif.series[0]
     extra = [(a, n) for a, n in zip(series.axes, series.shape, strict=True) if a not in "YXS"]
     extra = [(a, n) for a, n in extra if n > 1]
-    if len(extra) > 1:
+    channels = tif.is_ome and [axis for axis, _ in extra] == ["C"]
+    if len(extra) > 1 or channels:
         sizes = " x ".join(f"{axis}={length}" for axis, length in extra)
         raise CofuseError(
-            f"{path} has more than one axis of pictures ({sizes}); expected one focus series: "
-            "export one channel and one point in time"
+            f"{path} has {'channels' if channels else 'more than one axis of pictures'} ({sizes}); "
+            "expected one focus series: export one channel and one point in time"
         )
     return int(extra[0][1]) if extra else 1
+
+
+def _in_ome_order(tif: Any, path: Path) -> list[tuple[int, Any]]:
+    """Return the pages as OME-XML orders them, which need not be how they follow in the file."""
+    order = [None if page is None else int(page.index) for page in tif.series[0].pages]
+    if None in order:
+        raise CofuseError(
+            f"{path} lacks frame {order.index(None) + 1} of {len(order)}; the rest may be in "
+            "another file: name all files of the series"
+        )
+    return [(k, tif.pages.get(k, aspage=True)) for k in order if k is not None]
 
 
 def _page(page: Any, path: Path, index: int, label: str) -> Picture:
@@ -120,9 +144,10 @@ def _page(page: Any, path: Path, index: int, label: str) -> Picture:
     def load() -> Pixels:
         with _opened(path) as tif:
             page = tif.pages.get(index, aspage=True)
-            return _interpret(page.asarray(), page, label)
+            # By default tifffile reads 256 MiB of packed pixels ahead.
+            return _interpret(page.asarray(buffersize=_READ_AHEAD), page, label)
 
-    return Picture(label, shape, dtype, load)
+    return Picture(label, shape, dtype, load, _has_alpha(page))
 
 
 def _plane(tif: Any, path: Path, index: int, count: int) -> Picture:
@@ -145,7 +170,12 @@ def _plane(tif: Any, path: Path, index: int, count: int) -> Picture:
             volume = tif.asarray(series=0, out="memmap").reshape(count, *stored)
             return _interpret(np.array(volume[index]), tif.pages[0], label)
 
-    return Picture(label, shape, dtype, load)
+    return Picture(label, shape, dtype, load, _has_alpha(page))
+
+
+def _has_alpha(page: Any) -> bool:
+    """Tell whether there is one sample more than colours; `_declared` allows no other number."""
+    return int(page.samplesperpixel) in (2, 4)
 
 
 def _declared(page: Any, label: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -192,6 +222,9 @@ def _check_segments(page: Any, label: str) -> None:
         raise CofuseError(
             f"{label} lacks part of its pixels; the file is truncated, copy or export it again"
         )
+    bits = page.bitspersample * page.samplesperpixel * page.imagedepth
+    ratio = _RATIOS.get(int(page.compression), _RATIO)
+    check_packing(page.imagewidth, page.imagelength, bits, sum(lengths), ratio, label)
 
 
 def _interpret(samples: Pixels, page: Any, label: str) -> Pixels:
@@ -200,18 +233,39 @@ def _interpret(samples: Pixels, page: Any, label: str) -> Pixels:
     pixels = samples.astype(samples.dtype.newbyteorder("="), copy=False)
     if page.axes.replace("Z", "") == "SYX":
         pixels = np.moveaxis(pixels, 0, -1)
-    pixels = without_alpha(pixels, label)  # before grey is inverted: alpha never is
+    alpha = None
+    if _has_alpha(page):
+        pixels, alpha = pixels[..., :-1], pixels[..., -1:]
+        if page.extrasamples and int(page.extrasamples[0]) == _PREMULTIPLIED:
+            pixels = _divided(pixels, alpha)
+        pixels = pixels[..., 0] if pixels.shape[2] == 1 else pixels
+    small = isinstance(bits, int) and bits < 8
     if photometric == _PALETTE:
         table = np.asarray(page.colormap)
         # The table has 16 bits; some writers fill in 8-bit values all the same.
         table = (table >> 8 if table.max() > 255 else table).astype(np.uint8)
         pixels = np.moveaxis(table[:, pixels.astype(np.intp)], 0, -1)
-    elif photometric == _WHITE_IS_ZERO and bits >= 8:
-        pixels = pixels.dtype.type(2**bits - 1) - pixels
-    elif isinstance(bits, int) and bits < 8:
+    elif small:
         pixels = pixels.astype(np.uint8) * np.uint8(255 // (2**bits - 1))
         pixels = 255 - pixels if photometric == _WHITE_IS_ZERO else pixels
+    elif photometric == _WHITE_IS_ZERO:
+        pixels = pixels.dtype.type(2**bits - 1) - pixels
+    if alpha is not None:
+        alpha = alpha.astype(np.uint8) * np.uint8(255 // (2**bits - 1)) if small else alpha
+        pixels = np.concatenate([pixels.reshape(*alpha.shape[:2], -1), alpha], axis=-1)
     return orient(pixels, _orientation(page))
+
+
+def _divided(colours: Pixels, alpha: Pixels) -> Pixels:
+    """Undo the multiplication of colours by alpha; what is invisible stays as it is."""
+    white = np.iinfo(colours.dtype).max if colours.dtype.kind == "u" else 1.0
+    if (alpha == white).all():
+        return colours
+    scale = white / np.where(alpha > 0, alpha, white).astype(np.float64)
+    values = colours * scale
+    if colours.dtype.kind == "u":
+        values = np.minimum(np.rint(values), white)
+    return values.astype(colours.dtype)
 
 
 def _orientation(page: Any) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,6 +14,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from cofuse.errors import CofuseError
+from cofuse.files.bit_depth import BitDepth, convert_depth, dtype_at
+from cofuse.files.encoding import FORMATS, Content, suffix_of
+from cofuse.files.metadata import Metadata, outgoing
 
 __all__ = ["check_destination", "check_output", "write_image", "written_whole"]
 
@@ -21,12 +24,22 @@ Pixels = NDArray[Any]
 PathLike = str | os.PathLike[str]
 
 
-def write_image(path: PathLike, image: Pixels, *, overwrite: bool = False) -> Path:
+def write_image(
+    path: PathLike,
+    image: Pixels,
+    *,
+    metadata: Metadata | None = None,
+    alpha: Pixels | None = None,
+    quality: int | None = None,
+    depth: BitDepth | None = None,
+    white: float | None = None,
+    overwrite: bool = False,
+) -> Path:
     """Write a picture in the format its file name asks for.
 
-    ``.png`` takes 8 and 16 bits, ``.tif`` and ``.tiff`` also floats (both without loss);
-    ``.webp`` (without loss), ``.bmp`` and ``.jpg`` (quality 95, full colour resolution) 8 bits
-    only. WebP knows no grey: a grey picture comes back as RGB.
+    ``.png`` takes 8 and 16 bits, ``.tif``, ``.tiff`` and ``.ome.tif`` also floats (all without
+    loss); ``.webp``, ``.bmp`` and ``.jpg`` 8 bits only. WebP knows no grey: a grey picture comes
+    back as RGB.
 
     Parameters
     ----------
@@ -34,6 +47,18 @@ def write_image(path: PathLike, image: Pixels, *, overwrite: bool = False) -> Pa
         The file to write; its folder must exist.
     image
         Shape (H, W) or (H, W, 3); uint8, uint16, float32 or float64.
+    metadata
+        What the reference frame said of itself, from `read_metadata`. Profile, EXIF, XMP and
+        resolution go where the format has room for them (in BMP only the resolution); EXIF says
+        upright, the picture's own size, this program and the time, and has no thumbnail.
+    alpha
+        How opaque each pixel is, shape (H, W), same dtype as ``image``; not for JPEG and BMP.
+    quality
+        From 1 to 100. Default: 95 for JPEG, which keeps full colour resolution; WebP without loss.
+    depth
+        8, 16 or ``"float"`` to convert the values; by default they are written as they are.
+    white
+        The value of white when they are converted; by default the largest the dtype can have.
     overwrite
         Whether an existing file may be replaced.
 
@@ -48,19 +73,38 @@ def write_image(path: PathLike, image: Pixels, *, overwrite: bool = False) -> Pa
         The format cannot hold the picture, or the file cannot or may not be written.
     """
     image = np.asarray(image)
-    path = check_output(path, overwrite=overwrite, dtype=image.dtype)
+    path = check_output(path, overwrite=overwrite, dtype=image.dtype, depth=depth)
     if image.ndim not in (2, 3) or image.shape[2:] not in ((), (3,)) or image.size == 0:
         raise CofuseError(
             f"{path} cannot be written from an array of shape {image.shape}; expected "
             "(height, width) or (height, width, 3)"
         )
+    if quality is not None and not (isinstance(quality, int) and 1 <= quality <= 100):
+        raise CofuseError(f"{path} cannot be written at quality {quality}; expected 1 to 100")
+    if alpha is not None:
+        alpha = np.asarray(alpha)
+        _check_alpha(path, alpha, image)
+        alpha = _native(convert_depth(alpha, depth))
+    pixels = _native(convert_depth(image, depth, white=white))
+    known = None
+    if metadata is not None:
+        height, width = image.shape[:2]
+        if pixels.dtype != image.dtype.newbyteorder("="):
+            metadata = replace(metadata, white=None)  # it was of the values before
+        known = outgoing(metadata, width=width, height=height, colour=image.ndim == 3)
     with written_whole(path, overwrite=overwrite) as file:
-        native = np.ascontiguousarray(image, dtype=image.dtype.newbyteorder("="))
-        _FORMATS[path.suffix.lower()].encode(file, native)
+        FORMATS[suffix_of(path)].encode(file, Content(pixels, alpha, known, quality))
     return path
 
 
-def check_output(path: PathLike, *, overwrite: bool, dtype: DTypeLike | None = None) -> Path:
+def check_output(
+    path: PathLike,
+    *,
+    overwrite: bool,
+    dtype: DTypeLike | None = None,
+    depth: BitDepth | None = None,
+    alpha: bool = False,
+) -> Path:
     """Make sure, without writing, that a picture can be written to ``path``.
 
     Parameters
@@ -71,6 +115,10 @@ def check_output(path: PathLike, *, overwrite: bool, dtype: DTypeLike | None = N
         Whether an existing file may be replaced.
     dtype
         The dtype the picture will have, if it is known: not every format holds every depth.
+    depth
+        The depth it is to be converted to, if any.
+    alpha
+        Whether it will have transparency: not every format holds that.
 
     Returns
     -------
@@ -83,12 +131,17 @@ def check_output(path: PathLike, *, overwrite: bool, dtype: DTypeLike | None = N
         As `write_image` would.
     """
     path = Path(path)
-    known = ", ".join(_FORMATS)
-    if path.suffix.lower() not in _FORMATS:
+    suffix = suffix_of(path)
+    if suffix not in FORMATS:
         what = f"suffix {path.suffix!r}" if path.suffix else "no suffix"
+        known = ", ".join(FORMATS)
         raise CofuseError(f"{path} has {what}, which names no picture format; use one of {known}")
+    if depth is not None:
+        dtype_at(np.dtype(np.uint8), depth)  # refuses depths there are not
     if dtype is not None:
-        _check_depth(path, np.dtype(dtype))
+        _check_depth(path, dtype_at(np.dtype(dtype), depth))
+    if alpha and not FORMATS[suffix].alpha:
+        raise CofuseError(_no_alpha(path))
     check_destination(path, overwrite=overwrite)
     return path
 
@@ -166,77 +219,38 @@ def _exists(path: Path) -> CofuseError:
 
 def _check_depth(path: Path, dtype: np.dtype[Any]) -> None:
     """Refuse to store values in a format that has no room for them."""
-    allowed = _FORMATS[path.suffix.lower()].dtypes
+    allowed, all_types = FORMATS[suffix_of(path)].dtypes, FORMATS[".tif"].dtypes
     if dtype.name in allowed:
         return
-    if dtype.name not in _TIFF.dtypes:
-        expected = f"expected {', '.join(_TIFF.dtypes)}"
+    if dtype.name not in all_types:
+        expected = f"expected {', '.join(all_types)}"
     else:
-        remedy = " or ".join(s for s, f in _FORMATS.items() if dtype.name in f.dtypes)
-        expected = f"this format holds {' and '.join(allowed)} only: choose {remedy}"
+        remedy = " or ".join(s for s, f in FORMATS.items() if dtype.name in f.dtypes)
+        bits = 16 if "uint16" in allowed else 8
+        expected = (
+            f"this format holds {' and '.join(allowed)} only: choose {remedy}, or give up the "
+            f"finer steps with --depth {bits} / depth={bits}"
+        )
     raise CofuseError(f"{path} cannot hold values of type {dtype.name}; {expected}")
 
 
-@dataclass(frozen=True)
-class _Format:
-    """What a file format takes, and how it is encoded."""
-
-    dtypes: tuple[str, ...]
-    encode: Callable[[BinaryIO, Pixels], None]
-
-
-def _encode_png(file: BinaryIO, image: Pixels) -> None:
-    """Write PNG, 8 or 16 bits."""
-    import imagecodecs
-
-    file.write(imagecodecs.png_encode(image))
+def _check_alpha(path: Path, alpha: Pixels, image: Pixels) -> None:
+    """Refuse transparency that does not fit the picture or the format."""
+    if not FORMATS[suffix_of(path)].alpha:
+        raise CofuseError(_no_alpha(path))
+    if alpha.shape != image.shape[:2] or alpha.dtype != image.dtype:
+        raise CofuseError(
+            f"{path} cannot be written with alpha of shape {alpha.shape} and type {alpha.dtype}; "
+            f"expected {image.shape[:2]} and {image.dtype} as the picture has"
+        )
 
 
-def _encode_tiff(file: BinaryIO, image: Pixels) -> None:
-    """Write TIFF, any depth, deflated."""
-    import tifffile
-
-    tifffile.imwrite(
-        file,
-        image,
-        photometric="rgb" if image.ndim == 3 else "minisblack",
-        compression="zlib",
-        predictor=True,
-        # Left to itself tifffile hopes that compression keeps a large picture below 4 GB.
-        bigtiff=image.nbytes > 2**32 - 2**25,
-        software="cofuse",
-        metadata=None,
-    )
+def _no_alpha(path: Path) -> str:
+    """Say that a format knows no transparency."""
+    remedy = " or ".join(suffix for suffix, f in FORMATS.items() if f.alpha)
+    return f"{path} cannot hold transparency; choose {remedy}, or leave alpha out"
 
 
-def _encode_jpeg(file: BinaryIO, image: Pixels) -> None:
-    """Write JPEG at quality 95, 4:4:4."""
-    from PIL import Image
-
-    Image.fromarray(image).save(file, "JPEG", quality=95, subsampling=0)
-
-
-def _encode_webp(file: BinaryIO, image: Pixels) -> None:
-    """Write WebP without loss."""
-    from PIL import Image
-
-    Image.fromarray(image).save(file, "WEBP", lossless=True)
-
-
-def _encode_bmp(file: BinaryIO, image: Pixels) -> None:
-    """Write BMP."""
-    from PIL import Image
-
-    Image.fromarray(image).save(file, "BMP")
-
-
-_TIFF = _Format(("uint8", "uint16", "float32", "float64"), _encode_tiff)
-_FORMATS = {
-    ".png": _Format(("uint8", "uint16"), _encode_png),
-    ".tif": _TIFF,
-    ".tiff": _TIFF,
-    ".jpg": _Format(("uint8",), _encode_jpeg),
-    ".jpeg": _Format(("uint8",), _encode_jpeg),
-    ".webp": _Format(("uint8",), _encode_webp),
-    ".bmp": _Format(("uint8",), _encode_bmp),
-}
+def _native(pixels: Pixels) -> Pixels:
+    """Bring values into the order of this machine, rows one after the other."""
+    return np.ascontiguousarray(pixels, dtype=pixels.dtype.newbyteorder("="))

@@ -1,0 +1,239 @@
+"""Pixels and their metadata into each format that is written."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cofuse import __version__
+from cofuse.files.containers import JPEG_EXIF, JPEG_XMP, png_with_chunks
+from cofuse.files.exif import EXIF_IFD, GPS_IFD, SOFTWARE, Field, read_directory
+from cofuse.files.exif_layout import pack_directory, serialise
+from cofuse.files.metadata import Outgoing
+from cofuse.files.ome import ome_description
+
+__all__ = ["FORMATS", "Content", "Format", "suffix_of"]
+
+Pixels = NDArray[Any]
+
+_ICC, _XMP, _DESCRIPTION, _CHROMA_PLACE = 34675, 700, 270, 531
+_BYTES, _SHORT, _UNDEFINED = 1, 3, 7
+
+#: A JPEG segment counts its bytes with 16 bits.
+_SEGMENT = 2**16 - 1 - 2
+
+
+@dataclass(frozen=True)
+class Content:
+    """What goes into a file.
+
+    Attributes
+    ----------
+    image, alpha
+        The picture, and how opaque it is where it is not so everywhere.
+    metadata
+        What is said of it, if anything.
+    quality
+        From 1 to 100 for formats with loss, or None for their default.
+    """
+
+    image: Pixels
+    alpha: Pixels | None = None
+    metadata: Outgoing | None = None
+    quality: int | None = None
+
+    def samples(self) -> Pixels:
+        """Return colours and alpha in one array."""
+        if self.alpha is None:
+            return self.image
+        return np.dstack([self.image, self.alpha])
+
+
+@dataclass(frozen=True)
+class Format:
+    """What a file format takes, and how it is encoded."""
+
+    dtypes: tuple[str, ...]
+    encode: Callable[[BinaryIO, Content], None]
+    alpha: bool = False
+
+
+def suffix_of(path: Path) -> str:
+    """Return the suffix that names the format; ``.ome.tif`` is one suffix."""
+    name = path.name.lower()
+    return next((s for s in (".ome.tif", ".ome.tiff") if name.endswith(s)), path.suffix.lower())
+
+
+def encode_png(file: BinaryIO, content: Content) -> None:
+    """Write PNG, 8 or 16 bits."""
+    import imagecodecs
+
+    png = imagecodecs.png_encode(content.samples())
+    if content.metadata is None:
+        file.write(png)
+        return
+    file.writelines(png_with_chunks(png, content.metadata.blocks()))
+
+
+def encode_jpeg(file: BinaryIO, content: Content) -> None:
+    """Write JPEG, 4:4:4."""
+    from PIL import Image
+
+    options: dict[str, Any] = {}
+    if content.metadata:
+        most_exif, most_xmp = _SEGMENT - len(JPEG_EXIF), _SEGMENT - len(JPEG_XMP)
+        # Where the colours lie among the pixels is said in JPEG and nowhere else: centred.
+        place = Field(_SHORT, struct.pack(content.metadata.exif.order + "H", 1))
+        image = content.metadata.exif.image | {_CHROMA_PLACE: place}
+        exif = replace(content.metadata.exif, image=image)
+        known = replace(content.metadata, exif=exif)
+        blocks = known.blocks(most_exif=most_exif, most_xmp=most_xmp)
+        if blocks.exif:
+            options["exif"] = JPEG_EXIF + blocks.exif
+        if blocks.xmp:
+            data = JPEG_XMP + blocks.xmp
+            options["extra"] = b"\xff\xe1" + struct.pack(">H", len(data) + 2) + data
+        if blocks.icc:
+            options["icc_profile"] = blocks.icc
+        if blocks.dpi and max(blocks.dpi) < 2**16 and min(blocks.dpi) >= 1:
+            options["dpi"] = tuple(round(value) for value in blocks.dpi)
+    quality = 95 if content.quality is None else content.quality
+    Image.fromarray(content.image).save(file, "JPEG", quality=quality, subsampling=0, **options)
+
+
+def encode_webp(file: BinaryIO, content: Content) -> None:
+    """Write WebP, without loss unless a quality is asked for."""
+    from PIL import Image
+
+    options: dict[str, Any] = {"lossless": True}
+    if content.quality is not None:
+        options = {"quality": content.quality}
+    if content.metadata:
+        blocks = content.metadata.blocks()
+        named = {"exif": blocks.exif, "icc_profile": blocks.icc, "xmp": blocks.xmp}
+        options |= {name: block for name, block in named.items() if block}
+    image, alpha = content.image, content.alpha
+    if alpha is not None and image.ndim == 2:  # WebP knows no grey
+        image = np.dstack([image] * 3)
+    samples = Content(image, alpha).samples()
+    # Exact: colours are kept where they are transparent.
+    Image.fromarray(samples).save(file, "WEBP", exact=True, **options)
+
+
+def encode_bmp(file: BinaryIO, content: Content) -> None:
+    """Write BMP; of metadata it holds the resolution only."""
+    from PIL import Image
+
+    dpi = content.metadata.dpi if content.metadata else None
+    options = {"dpi": dpi} if dpi and max(dpi) < 1e7 else {}
+    Image.fromarray(content.image).save(file, "BMP", **options)
+
+
+def encode_tiff(file: BinaryIO, content: Content) -> None:
+    """Write TIFF, any depth, deflated."""
+    _write_tiff(file, content, None)
+
+
+def encode_ome(file: BinaryIO, content: Content) -> None:
+    """Write TIFF with a description in OME-XML."""
+    known = content.metadata
+    description = ome_description(
+        content.image.dtype,
+        content.image.shape,
+        alpha=content.alpha is not None,
+        pixel_size=known.pixel_size if known else None,
+        white=known.white if known else None,
+    )
+    _write_tiff(file, content, description)
+
+
+def _write_tiff(file: BinaryIO, content: Content, description: bytes | None) -> None:
+    """Write TIFF, behind its EXIF block if it has one.
+
+    tifffile writes the pixels; it takes no EXIF. The file starts as the block would start, with
+    the maker's note at the offset it counts from, tifffile appends the picture, and a directory
+    at the end brings both together.
+    """
+    import tifffile
+
+    image, known = content.image, content.metadata
+    # Left to itself tifffile hopes that compression keeps a large picture below 4 GB.
+    big = image.nbytes > 2**32 - 2**25
+    start: dict[str, Any] = {"bigtiff": big}
+    if known:
+        software = {SOFTWARE: known.exif.image[SOFTWARE]}
+        file.write(serialise(replace(known.exif, image=software), big=big) or b"")
+        file.seek(0)
+        start = {"append": True}
+    with tifffile.TiffWriter(file, **start) as tif:
+        tif.write(
+            content.samples(),
+            photometric="rgb" if image.ndim == 3 else "minisblack",
+            planarconfig="contig" if image.ndim == 3 or content.alpha is not None else None,
+            extrasamples=None if content.alpha is None else ["unassalpha"],
+            compression="zlib",
+            predictor=True,
+            description=description,
+            software=False if known else f"cofuse {__version__}",
+            metadata=None,
+        )
+    if known:
+        _join(file, known, big, keep_description=description is not None)
+
+
+def _join(file: BinaryIO, known: Outgoing, big: bool, *, keep_description: bool) -> None:
+    """Bring the fields of the EXIF block and of the picture behind it into one directory."""
+    order = known.exif.order
+    word, size, pointer = ("Q", 8, 8) if big else ("I", 4, 4)
+
+    def read(offset: int, count: int) -> bytes:
+        file.seek(offset)
+        return file.read(count)
+
+    (first,) = struct.unpack(order + word, read(pointer, size))
+    block, after = read_directory(read, first, order, big)
+    page, _ = read_directory(read, after, order, big)
+    fields = page | known.exif.image
+    fields |= {tag: block[tag] for tag in (EXIF_IFD, GPS_IFD) if tag in block}
+    if keep_description:
+        fields[_DESCRIPTION] = page[_DESCRIPTION]
+    if known.icc:
+        fields[_ICC] = Field(_UNDEFINED, known.icc)
+    if known.xmp:
+        fields[_XMP] = Field(_BYTES, known.xmp)
+
+    def place(count: int) -> int:
+        end = file.seek(0, 2)
+        start = end + end % 2
+        file.write(bytes(end % 2 + count))
+        return start
+
+    directory, values = pack_directory(fields, order, big, place)
+    values[here := place(len(directory))] = directory
+    values[pointer] = struct.pack(order + word, here)
+    for offset, data in values.items():
+        file.seek(offset)
+        file.write(data)
+
+
+_DEPTHS = ("uint8", "uint16", "float32", "float64")
+_TIFF, _OME = Format(_DEPTHS, encode_tiff, True), Format(_DEPTHS, encode_ome, True)
+
+#: Formats by suffix.
+FORMATS = {
+    ".png": Format(("uint8", "uint16"), encode_png, True),
+    ".tif": _TIFF,
+    ".tiff": _TIFF,
+    ".jpg": Format(("uint8",), encode_jpeg),
+    ".jpeg": Format(("uint8",), encode_jpeg),
+    ".webp": Format(("uint8",), encode_webp, True),
+    ".bmp": Format(("uint8",), encode_bmp),
+    ".ome.tif": _OME,
+    ".ome.tiff": _OME,
+}

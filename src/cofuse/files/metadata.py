@@ -1,0 +1,253 @@
+"""What a picture says of itself beside its pixels, read without decoding them."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import struct
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from cofuse import __version__
+from cofuse.files import containers, exif, ome
+from cofuse.files.containers import Blocks
+from cofuse.files.decoding import explained
+from cofuse.files.exif_layout import serialise
+from cofuse.files.formats import RawMode, format_of
+
+__all__ = ["Metadata", "Outgoing", "outgoing", "read_metadata"]
+
+PathLike = str | os.PathLike[str]
+
+_XMP, _ICC, _DESCRIPTION = 700, 34675, 270
+_INCH = 25400.0  # micrometres
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What outlives the fusion of frames.
+
+    Attributes
+    ----------
+    icc
+        Colour profile.
+    exif
+        EXIF block as the file holds it, a small TIFF file; from a TIFF file or camera RAW, a block
+        made of what these hold.
+    xmp
+        XMP packet.
+    dpi
+        Pixels an inch, across and down.
+    pixel_size
+        Micrometres a pixel takes across and down and between the frames; the last may be None.
+    white
+        The value that stands for white, where the file says it (4095 for 12 bits in 16).
+    """
+
+    icc: bytes | None = field(default=None, repr=False)
+    exif: bytes | None = field(default=None, repr=False)
+    xmp: bytes | None = field(default=None, repr=False)
+    dpi: tuple[float, float] | None = None
+    pixel_size: ome.PixelSize | None = None
+    white: float | None = None
+
+
+def read_metadata(path: PathLike, *, raw_mode: RawMode = "display") -> Metadata:
+    """Read what a picture says of itself; of several pages, what the first says.
+
+    Parameters
+    ----------
+    path
+        The file.
+    raw_mode
+        How camera RAW is developed, for the profile its pixels then have; see `read_image`.
+
+    Returns
+    -------
+    Metadata
+        What is there. Damaged blocks are left out with a warning: they must never stop a picture
+        from being read.
+
+    Raises
+    ------
+    CofuseError
+        The file is missing or no picture.
+    """
+    path = Path(path)
+    kind = format_of(path)
+    with explained(path):
+        if kind == "tiff":
+            return _checked(tiff_metadata(path), path)
+        if kind == "raw":
+            from cofuse.files.raw import raw_metadata
+
+            return _checked(raw_metadata(path, raw_mode), path)
+        return _checked(_from_blocks(_READERS[kind](path)), path)
+
+
+def _heif_blocks(path: Path) -> Blocks:
+    from cofuse.files.heif import heif_blocks
+
+    return heif_blocks(path)
+
+
+_READERS: dict[str, Callable[[Path], Blocks]] = {
+    "png": containers.png_blocks,
+    "jpeg": containers.jpeg_blocks,
+    "webp": containers.webp_blocks,
+    "bmp": containers.bmp_blocks,
+    "heif": _heif_blocks,
+}
+
+
+def _from_blocks(blocks: Blocks) -> Metadata:
+    """Take blocks over as they are."""
+    return Metadata(blocks.icc, blocks.exif, blocks.xmp, blocks.dpi)
+
+
+def tiff_metadata(path: Path) -> Metadata:
+    """Collect the metadata of a TIFF file, or of a camera RAW file that is one inside."""
+    tags = frozenset((_XMP, _ICC))
+    with path.open("rb") as file:
+        try:
+            found = exif.parse_exif(reader(file), tags)
+        except (ValueError, struct.error) as error:
+            _warn(path, "tags", error)
+            return Metadata()
+    values = {tag: found.image[tag].data for tag in tags if tag in found.image}
+    image = {tag: value for tag, value in found.image.items() if tag not in tags}
+    pixel_size = white = None
+    if _DESCRIPTION in image and ome.describes_pixels(image[_DESCRIPTION].data):
+        description = image.pop(_DESCRIPTION).data
+        if b"<OME" in description[:512]:
+            try:
+                pixel_size, bits = ome.ome_facts(description)
+                white = 2.0**bits - 1 if bits and bits <= 16 else None
+            except ValueError as error:
+                _warn(path, "OME-XML", error)
+        else:
+            resolution = [found.rational(t) for t in (exif.X_RESOLUTION, exif.Y_RESOLUTION)]
+            pixel_size = ome.imagej_pixel_size(description, resolution)
+    kept = replace(found, image=image)
+    block = serialise(kept) if image or kept.photo or kept.gps else None
+    return Metadata(values.get(_ICC), block, values.get(_XMP), found.dpi(), pixel_size, white)
+
+
+def reader(file: BinaryIO) -> exif.Reader:
+    """Read from places in a file, none of them beyond its end."""
+    size = os.fstat(file.fileno()).st_size
+
+    def read(offset: int, count: int) -> bytes:
+        if offset + count > size:
+            raise ValueError("it ends too early")
+        file.seek(offset)
+        return file.read(count)
+
+    return read
+
+
+def _checked(metadata: Metadata, path: Path) -> Metadata:
+    """Leave out what is damaged, and say so."""
+    icc, xmp, dpi = metadata.icc, metadata.xmp, metadata.dpi
+    block = metadata.exif.removeprefix(containers.JPEG_EXIF) if metadata.exif else None
+    if icc is not None and (reason := _icc_fault(icc)):
+        _warn(path, "colour profile", reason)
+        icc = None
+    if block is not None:
+        try:
+            dpi = dpi or exif.parse_block(block).dpi()
+        except (ValueError, struct.error) as error:
+            _warn(path, "EXIF", error)
+            block = None
+    if xmp is not None and b"rdf:RDF" not in xmp:
+        _warn(path, "XMP", "it holds no description")
+        xmp = None
+    if dpi and not all(math.isfinite(value) and 0 < value < 1e7 for value in dpi):
+        dpi = None
+    return replace(metadata, icc=icc, exif=block, xmp=xmp, dpi=dpi)
+
+
+def _icc_fault(icc: bytes) -> str | None:
+    """Say what is wrong with a colour profile."""
+    if len(icc) < 132 or icc[36:40] != b"acsp":
+        return "it does not start as a profile does"
+    if int.from_bytes(icc[:4], "big") > len(icc):
+        return "it ends too early"
+    return None
+
+
+def _warn(path: Path, what: str, reason: object) -> None:
+    """Say that metadata is left out."""
+    warnings.warn(f"{path}: its {what} is damaged ({reason}) and left out", stacklevel=4)
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """Metadata as it goes into a new file; for files without a unit of length, in dpi."""
+
+    exif: exif.Exif
+    icc: bytes | None = None
+    xmp: bytes | None = None
+    dpi: tuple[float, float] | None = None
+    pixel_size: ome.PixelSize | None = None
+    white: float | None = None
+
+    def blocks(self, *, most_exif: int | None = None, most_xmp: int | None = None) -> Blocks:
+        """Return blocks of limited size; what does not fit is left out with a warning."""
+        block = serialise(self.exif, most=most_exif)
+        if block is None:
+            warnings.warn("the EXIF block is too large for this format; left out", stacklevel=4)
+        xmp = self.xmp
+        if xmp and most_xmp and len(xmp) > most_xmp:
+            warnings.warn("the XMP packet is too large for this format; left out", stacklevel=4)
+            xmp = None
+        return Blocks(self.icc, block, xmp, self.dpi)
+
+
+def outgoing(metadata: Metadata, *, width: int, height: int, colour: bool) -> Outgoing:
+    """Bring a frame's metadata to what is true of the picture fused from it.
+
+    Orientation is upright, the size the new one, Software and DateTime tell of this program and
+    now, and the thumbnail is gone. A colour profile of another kind of colour is left out.
+    """
+    dpi = metadata.dpi
+    if dpi is None and metadata.pixel_size:
+        dpi = (_INCH / metadata.pixel_size[0], _INCH / metadata.pixel_size[1])
+    try:
+        found = exif.parse_block(metadata.exif) if metadata.exif else exif.Exif()
+    except (ValueError, struct.error) as error:
+        warnings.warn(f"the EXIF block is damaged ({error}) and left out", stacklevel=3)
+        found = exif.Exif()
+    fields = exif.updated(
+        found,
+        width=width,
+        height=height,
+        software=f"cofuse {__version__}",
+        now=datetime.now(),
+        dpi=dpi,
+    )
+    icc = metadata.icc
+    if icc and icc[16:20] != (b"RGB " if colour else b"GRAY"):
+        space = icc[16:20].decode("latin-1").strip()
+        kind = "an RGB" if colour else "a grey"
+        warnings.warn(f"a colour profile for {space} does not suit {kind} picture", stacklevel=3)
+        icc = None
+    return Outgoing(
+        fields, icc, _upright_xmp(metadata.xmp), dpi, metadata.pixel_size, metadata.white
+    )
+
+
+def _upright_xmp(xmp: bytes | None) -> bytes | None:
+    """Set the orientation in a packet upright; leave out packets that speak of other pixels."""
+    # Gain maps and motion pictures lie behind the pixels of a phone's file, and only there.
+    if xmp is None or b"Container:Directory" in xmp or b"hdrgm:" in xmp:
+        return None
+    # Settings of a RAW developer that were not applied yet would be applied to the fused picture.
+    if b"crs:HasSettings" in xmp and not re.search(rb"crs:AlreadyApplied(=.|>)True", xmp):
+        return None
+    return re.sub(rb"""(tiff:Orientation\s*(?:=\s*["']|>)\s*)\d+""", rb"\g<1>1", xmp)
