@@ -1,0 +1,136 @@
+"""Brightness and white balance: the gain of every channel that makes a frame like the reference.
+
+The gain is a factor about black, whatever the tone curve: light that doubles multiplies the
+values of a power curve by one factor as well. It is found from thumbnails so blurred that focus
+makes hardly a difference; clipped values and outliers do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from cofuse.alignment.transforms import Transform
+from cofuse.images import Pixels, Stack
+
+__all__ = ["Thumbnail", "apply_gains", "exposure_gains", "thumbnail"]
+
+#: Longer side of a thumbnail and the blur over it, in its pixels.
+_SIDE, _BLUR = 160, 3.0
+#: Parts of white at which values count as clipped.
+_DARK, _BRIGHT = 0.004, 0.98
+#: Part of a thumbnail's pixel that may be clipped; grey level that a ratio needs.
+_MOST_CLIPPED, _LEAST_LEVEL = 0.02, 6.0
+#: A gain this close to 1, or closer than its own error times the factor, is 1.
+_SAME, _SAME_ERRORS = 0.003, 5.0
+#: Multiple of the median deviation beyond which a ratio is an outlier; blocks along a side.
+_OUTLIER, _BLOCKS = 5.0, 5
+#: Pixels of the thumbnail that a gain is worth finding from.
+_LEAST_PIXELS = 50
+#: Part of white above which a pixel is led back from its gain to its own value.
+_HIGHLIGHT = 0.9
+
+Values = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """Blurred grey levels of a small copy, (h, w, channels), and where they can be trusted."""
+
+    levels: Values
+    valid: NDArray[np.bool_]
+
+
+def thumbnail(frame: Pixels, stack: Stack) -> Thumbnail:
+    """Make the thumbnail of a frame, which may have been reduced before."""
+    levels = stack.to_levels(frame)
+    levels = levels[..., None] if levels.ndim == 2 else levels
+    clipped = ((levels <= 255 * _DARK) | (levels >= 255 * _BRIGHT)).astype(np.float32)
+    factor = min(_SIDE / max(frame.shape[:2]), 1.0)
+    size = (max(round(frame.shape[1] * factor), 1), max(round(frame.shape[0] * factor), 1))
+    small, share = (
+        np.atleast_3d(
+            cv2.GaussianBlur(cv2.resize(p, size, interpolation=cv2.INTER_AREA), (0, 0), _BLUR)
+        ).reshape(size[1], size[0], -1)
+        for p in (levels, clipped)
+    )
+    return Thumbnail(np.asarray(small, np.float32), share <= _MOST_CLIPPED)
+
+
+def exposure_gains(
+    thumbnails: Mapping[int, Thumbnail],
+    transforms: Sequence[Transform | None],
+    reference: int,
+    size: tuple[int, int],
+    *,
+    match: bool = True,
+) -> tuple[tuple[float, ...], ...]:
+    """Return the gains of all frames; 1 for the reference, for frames left out, and if unasked."""
+    goal = thumbnails[reference]
+    ones = (1.0,) * goal.levels.shape[2]
+    gains = []
+    for index, transform in enumerate(transforms):
+        if not match or transform is None or index == reference:
+            gains.append(ones)
+            continue
+        moved = _move(thumbnails[index], transform, size)
+        gains.append(tuple(_gain(goal, moved, channel) for channel in range(len(ones))))
+    return tuple(gains)
+
+
+def _move(thumb: Thumbnail, transform: Transform, size: tuple[int, int]) -> Thumbnail:
+    """Bring a thumbnail into the place of the reference's; outside it nothing is valid."""
+    height, width = thumb.levels.shape[:2]
+    x, y = width / size[1], height / size[0]
+    small = np.array([[x, 0, x / 2 - 0.5], [0, y, y / 2 - 0.5], [0, 0, 1.0]])
+    matrix = small @ transform.matrix @ np.linalg.inv(small)
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    levels, valid = (
+        np.asarray(
+            cv2.warpPerspective(p, matrix, (width, height), flags=flags), np.float32
+        ).reshape(height, width, -1)
+        for p in (thumb.levels, thumb.valid.astype(np.float32))
+    )
+    return Thumbnail(levels, valid > 0.999)
+
+
+def _gain(goal: Thumbnail, frame: Thumbnail, channel: int) -> float:
+    """Return the ratio of one channel's light in the two frames, or 1 where it says nothing."""
+    a, b = goal.levels[..., channel], frame.levels[..., channel]
+    good = goal.valid[..., channel] & frame.valid[..., channel]
+    good &= (a > _LEAST_LEVEL) & (b > _LEAST_LEVEL)
+    if good.sum() < _LEAST_PIXELS:
+        return 1.0
+    ratio = np.where(good, a / np.maximum(b, _LEAST_LEVEL), 1.0)
+    middle = np.median(ratio[good])
+    good &= np.abs(ratio - middle) <= _OUTLIER * np.median(np.abs(ratio[good] - middle)) + 1e-6
+    # Defocus spreads light but keeps its sum, so sums are compared; the scatter between blocks
+    # tells how far focus, and not exposure, may have moved it.
+    rows, columns = np.nonzero(good)
+    block = rows * _BLOCKS // a.shape[0] * _BLOCKS + columns * _BLOCKS // a.shape[1]
+    ours, theirs = (np.bincount(block, p[good], _BLOCKS**2) for p in (a, b))
+    gain = float(ours.sum() / theirs.sum())
+    error = float(np.linalg.norm(ours - gain * theirs) / theirs.sum())
+    return 1.0 if abs(gain - 1.0) <= max(_SAME, _SAME_ERRORS * error) else gain
+
+
+def apply_gains(values: NDArray[Any], gains: Sequence[float], white: float) -> NDArray[Any]:
+    """Multiply float values of native scale by the gains; what is white in all channels stays.
+
+    Between 0.9 and 1 of white, in the darkest channel, gains below 1 fade to 1: a highlight that
+    was clipped in all channels must neither turn grey nor take a colour. Larger gains take it
+    beyond white, where the caller cuts it off.
+    """
+    factor = np.asarray(gains, values.dtype)
+    if (factor == 1).all():
+        return values
+    factor = factor if values.ndim == 3 else factor[0]
+    darkest = values.min(axis=2, keepdims=True) if values.ndim == 3 else values
+    fade = np.clip((darkest / white - _HIGHLIGHT) / (1 - _HIGHLIGHT), 0, 1).astype(values.dtype)
+    fade = fade * fade * (3 - 2 * fade)
+    return np.asarray(values * (factor + np.maximum(1 - factor, 0) * fade))

@@ -1,0 +1,126 @@
+"""What the estimation sees of a frame: a small pyramid of its luminance, evened out.
+
+At every level the luminance is band-passed and divided by its local contrast. A detail that is
+sharp in one frame and defocused in the next keeps its place under that filter, and about its
+height; brightness, vignetting and slow shading are gone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from cofuse.images import Pixels, Stack, luminance
+
+__all__ = ["Level", "Picture", "prepare", "reduce"]
+
+#: Pixels of the finest level; larger frames are reduced to it. A hundredth of a pixel there is
+#: a thirtieth in a frame of 24 million pixels.
+_MOST_PIXELS = 2_000_000
+#: Shorter side below which no further level is made.
+_LEAST_SIDE = 24
+#: Band-pass: difference of two Gaussians; the finer one also evens out small defocus and noise.
+_FINE, _COARSE = 2.0, 5.5
+#: Side of the window of the local contrast.
+_WINDOW = 31
+#: Contrast, in grey levels, below which there is nothing but rounding.
+_LEAST_CONTRAST = 0.4
+#: What is left of white noise after the band-pass, and after each halving before it.
+_NOISE_BAND = math.sqrt((_FINE**-2 + _COARSE**-2 - 4 / (_FINE**2 + _COARSE**2)) / (4 * math.pi))
+_NOISE_HALVED = 0.4
+#: A picture holds something when this part of it has detail above the noise.
+_LEAST_DETAIL = 0.003
+
+Values = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Level:
+    """One size of a picture: evened luminance and its slopes along x and y."""
+
+    values: Values
+    slope_x: Values
+    slope_y: Values
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(height, width) of this level."""
+        return self.values.shape[0], self.values.shape[1]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The levels of a frame, finest first, and what takes its pixels to the finest level.
+
+    A pixel x of a level is the pixel 2x of the next finer one.
+    """
+
+    levels: tuple[Level, ...]
+    to_finest: NDArray[np.float64]
+    shape: tuple[int, int]
+    detail: float
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether nothing but noise is in it."""
+        return self.detail < _LEAST_DETAIL
+
+    def to_level(self, level: int) -> NDArray[np.float64]:
+        """Return the matrix from pixels of the frame to pixels of a level."""
+        half = 0.5**level
+        return np.diag([half, half, 1.0]) @ self.to_finest
+
+
+def reduce(frame: Pixels) -> Pixels:
+    """Shrink a frame to the size of the finest level, in its own type where OpenCV can.
+
+    Before anything else: averages of native values are cheap, 24 million float luminances not.
+    """
+    height, width = frame.shape[:2]
+    factor = math.sqrt(_MOST_PIXELS / (height * width))
+    if factor >= 1:
+        return frame
+    size = (max(round(width * factor), 1), max(round(height * factor), 1))
+    return np.asarray(cv2.resize(frame, size, interpolation=cv2.INTER_AREA))
+
+
+def prepare(reduced: Pixels, stack: Stack) -> Picture:
+    """Build the levels of a frame that `reduce` has shrunk."""
+    height, width = stack.shape[:2]
+    grey = luminance(stack.to_levels(reduced))
+    x, y = grey.shape[1] / width, grey.shape[0] / height
+    to_finest = np.array([[x, 0, x / 2 - 0.5], [0, y, y / 2 - 0.5], [0, 0, 1.0]])
+    noise = _noise(grey)
+    levels: list[Level] = []
+    detail = 0.0
+    while True:
+        level, part = _even_out(grey, noise * _NOISE_HALVED ** len(levels))
+        levels.append(level)
+        detail = max(detail, part)
+        if min(grey.shape) < 2 * _LEAST_SIDE:
+            return Picture(tuple(levels), to_finest, (height, width), detail)
+        grey = np.asarray(cv2.pyrDown(grey), np.float32)
+
+
+def _even_out(grey: Values, noise: float) -> tuple[Level, float]:
+    """Band-pass, divide by the local contrast, and say in which part there is detail."""
+    band = cv2.GaussianBlur(grey, (0, 0), _FINE) - cv2.GaussianBlur(grey, (0, 0), _COARSE)
+    power = cv2.boxFilter(band * band, -1, (_WINDOW, _WINDOW), borderType=cv2.BORDER_REFLECT)
+    floor = (_NOISE_BAND * noise) ** 2 + _LEAST_CONTRAST**2
+    detail = float(np.mean(power > 2.5 * floor))
+    values = np.asarray(band / np.sqrt(np.maximum(power, 0) + 3.0 * floor), np.float32)
+    slope_x = cv2.Scharr(values, cv2.CV_32F, 1, 0, scale=1 / 32)
+    slope_y = cv2.Scharr(values, cv2.CV_32F, 0, 1, scale=1 / 32)
+    return Level(values, np.asarray(slope_x), np.asarray(slope_y)), detail
+
+
+def _noise(grey: Values) -> float:
+    """White noise of a picture in grey levels: the median of diagonal second differences."""
+    if min(grey.shape) < 3:
+        return 0.0
+    twice = grey[:-1, :-1] - grey[:-1, 1:] - grey[1:, :-1] + grey[1:, 1:]
+    return float(np.median(np.abs(twice))) / (2 * 0.6745)

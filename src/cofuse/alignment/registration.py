@@ -1,0 +1,328 @@
+"""Finding the transform between two pictures: a coarse search, then Gauss-Newton steps.
+
+The search tries shifts (all of them, by Fourier transform) under a few rotations and scales on
+the coarsest levels. The steps then minimise, level by level down to the finest,
+
+    sum_i  rho( B(T x_i) - A(x_i) ),      T <- T exp(sum_p d_p G_p),
+
+where A and B are the evened pictures, rho is Tukey's and G_p the directions of the model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from cofuse.alignment.pictures import Level, Picture
+from cofuse.alignment.transforms import Model, Transform, corners, tangents
+
+__all__ = ["Match", "register"]
+
+#: Rotations in degrees and scales that the coarse search tries.
+_ANGLES, _SCALES = (-4.0, -2.0, 0.0, 2.0, 4.0), (0.92, 0.96, 1.0, 1.04, 1.08)
+#: How many of them are refined; correlation that makes them unnecessary.
+_REFINED, _GOOD_CORRELATION = 4, 0.7
+#: Correlation that pictures of one scene have at least, and the multiple of what pictures of the
+#: same size reach by chance at one place: the best of many places is asked for.
+_LEAST_CORRELATION, _CHANCE = 0.3, 5.0
+#: Longer side of the level that is searched; part of a picture that must overlap.
+_SEARCH_SIDE, _LEAST_OVERLAP = 130, 0.4
+#: Points used of a level, steps per level, and the step (in pixels of the level) that ends them.
+_MOST_POINTS, _MOST_STEPS, _SMALL_STEP = 150_000, 12, 0.003
+#: Levels that are refined together, each with the weight of what it knows.
+_TOGETHER = 3
+#: Neighbouring values, in pixels of a level, that carry the same noise.
+_CORRELATED = 50.0
+#: Blocks along each side of a picture: where they pull apart, the transform is uncertain.
+_BLOCKS = 8
+#: Tukey's constant, in units of the robust deviation.
+_TUKEY = 4.7
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Match:
+    """A transform between two pictures and how much there is to be said for it.
+
+    Attributes
+    ----------
+    matrix
+        Pixel coordinates of the first frame to those of the second.
+    correlation
+        Of the evened pictures where they overlap, two levels of about 260 pixels, from -1 to 1.
+    least
+        Correlation that pictures of different scenes do not reach.
+    spread
+        Expected error of the worst corner, in pixels of the frame.
+    """
+
+    matrix: Matrix
+    correlation: float
+    least: float
+    spread: float
+
+
+def register(
+    first: Picture, second: Picture, model: Model, *, start: Matrix | None = None
+) -> Match:
+    """Find the transform that takes pixels of the first picture to those of the second.
+
+    With a `start` nothing is searched: the finest levels are refined from there.
+    """
+    coarse = _search_level(first)
+    matrix = _search(first, second, model, coarse) if start is None else start
+    spread = math.inf
+    for level in range(coarse if start is None else 0, -1, -1):
+        together = range(level, min(level + _TOGETHER, len(first.levels)))
+        matrix, spread = _refine(first, second, matrix, model, together)
+    correlation, chance = _correlation(first, second, matrix, max(coarse - 1, 0))
+    return Match(matrix, correlation, max(_LEAST_CORRELATION, _CHANCE * chance), spread)
+
+
+def _search_level(picture: Picture) -> int:
+    """Return the finest level that is small enough for the search."""
+    sides = [max(level.shape) for level in picture.levels]
+    return next((k for k, side in enumerate(sides) if side <= _SEARCH_SIDE), len(sides) - 1)
+
+
+def _search(first: Picture, second: Picture, model: Model, level: int) -> Matrix:
+    """Return the best of all starts, by the correlation after refining them at one level."""
+    fourier = _Correlator(first.levels[level].values)
+    b = second.levels[level].values
+    to_first, from_second = first.to_level(level), np.linalg.inv(second.to_level(level))
+    best, best_score = np.eye(3), -math.inf
+
+    def consider(start: Matrix) -> None:
+        nonlocal best, best_score
+        refined, _ = _refine(first, second, start, model, [level])
+        score, _ = _correlation(first, second, refined, level)
+        if score > best_score:
+            best, best_score = refined, score
+
+    consider(np.eye(3))
+    consider(from_second @ fourier.best_shift(b, np.eye(3))[1] @ to_first)
+    if best_score > _GOOD_CORRELATION or model == "translation":
+        return best
+    centre = ((b.shape[1] - 1) / 2, (b.shape[0] - 1) / 2)
+    found = []
+    for angle, scale in product(_ANGLES, _SCALES):
+        turn = np.vstack([cv2.getRotationMatrix2D(centre, angle, scale), [0.0, 0.0, 1.0]])
+        found.append(fourier.best_shift(b, turn))
+    for _, matrix in sorted(found, key=lambda scored: -scored[0])[:_REFINED]:
+        consider(from_second @ matrix @ to_first)
+    return best
+
+
+class _Correlator:
+    """Correlates one picture with others at every shift, normalised over what overlaps."""
+
+    def __init__(self, picture: NDArray[Any]) -> None:
+        self.shape = picture.shape
+        self.size = tuple(cv2.getOptimalDFTSize(2 * side) for side in picture.shape)
+        self.value = np.conj(np.fft.rfft2(picture, self.size))
+        self.power = np.conj(np.fft.rfft2(picture**2, self.size))
+        self.cover = np.conj(np.fft.rfft2(np.ones(picture.shape), self.size))
+
+    def best_shift(self, picture: NDArray[Any], turn: Matrix) -> tuple[float, Matrix]:
+        """Return the correlation and the matrix (first to `picture`) of the best shift."""
+        size = picture.shape[::-1]
+        flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+        turned = cv2.warpAffine(picture, turn[:2], size, flags=flags)
+        cover = cv2.warpAffine(np.ones_like(picture), turn[:2], size, flags=flags)
+        value, power = np.fft.rfft2(turned, self.size), np.fft.rfft2(turned**2, self.size)
+        mask = np.fft.rfft2(cover, self.size)
+        common, of_first, of_second, overlap = (
+            np.fft.irfft2(one * other, self.size)
+            for one, other in (
+                (self.value, value),
+                (self.power, mask),
+                (self.cover, power),
+                (self.cover, mask),
+            )
+        )
+        enough = overlap > _LEAST_OVERLAP * np.prod(self.shape)
+        scale = np.sqrt(np.maximum(of_first * of_second, 1e-12))
+        score = np.where(enough, common / scale, -1.0)
+        y, x = np.unravel_index(int(score.argmax()), score.shape)
+        shift = np.eye(3)
+        shift[:2, 2] = [
+            x - (self.size[1] if x > self.size[1] // 2 else 0),
+            y - (self.size[0] if y > self.size[0] // 2 else 0),
+        ]
+        return float(score[y, x]), turn @ shift
+
+
+def _refine(
+    first: Picture, second: Picture, start: Matrix, model: Model, levels: Sequence[int]
+) -> tuple[Matrix, float]:
+    """Take Gauss-Newton steps on some levels together; return the matrix and its spread."""
+    # About the centre, in units of half the diagonal, all directions move points alike.
+    height, width = first.shape
+    unit = math.hypot(height, width) / 2
+    centred = np.array([[unit, 0, (width - 1) / 2], [0, unit, (height - 1) / 2], [0, 0, 1.0]])
+    directions = [centred @ g @ np.linalg.inv(centred) for g in tangents(model)]
+    views = [_View.of(first, second, directions, level) for level in levels]
+    small = _SMALL_STEP * 2.0 ** min(levels) / first.to_finest[0, 0]
+    reached, matrix, spread = corners(first.shape), start, math.inf
+    for _ in range(_MOST_STEPS):
+        normal = np.zeros((len(directions), len(directions)))
+        pull = np.zeros((_BLOCKS**2, len(directions)))
+        for view in views:
+            both = view.equations(matrix)
+            if both is None:
+                return start, math.inf
+            normal, pull = normal + both[0], pull + both[1]
+        normal += 1e-9 * np.trace(normal) * np.eye(len(directions))
+        if np.linalg.matrix_rank(normal) < len(directions):
+            return start, math.inf
+        step = -np.linalg.solve(normal, pull.sum(axis=0))
+        change = np.eye(3) + np.tensordot(step, directions, 1)
+        matrix = matrix @ change
+        matrix /= matrix[2, 2]
+        inverse = np.asarray(np.linalg.inv(normal), np.float64)
+        apart = pull - pull.mean(axis=0)
+        spread = _corner_spread(inverse @ (apart.T @ apart) @ inverse, directions, reached)
+        if np.abs(Transform(change, "homography")(reached) - reached).max() < small:
+            break
+    return matrix, spread
+
+
+@dataclass(frozen=True)
+class _View:
+    """One level of two pictures, and points of it to compare."""
+
+    level: Level
+    to_first: Matrix
+    to_second: Matrix
+    x: NDArray[Any]
+    y: NDArray[Any]
+    value: NDArray[Any]
+    slope_x: NDArray[Any]
+    slope_y: NDArray[Any]
+    flow: list[tuple[NDArray[Any], NDArray[Any]]]
+    block: NDArray[np.intp]
+    samples: float
+
+    @classmethod
+    def of(cls, first: Picture, second: Picture, directions: list[Matrix], level: int) -> _View:
+        """Choose an even grid of points, not more than needed."""
+        a, to_first = first.levels[level], first.to_level(level)
+        height, width = a.shape
+        stride = max(1, math.ceil(math.sqrt(height * width / _MOST_POINTS)))
+        rows, columns = np.arange(0, height, stride), np.arange(0, width, stride)
+        y, x = (g.ravel().astype(np.float32) for g in np.meshgrid(rows, columns, indexing="ij"))
+        value, slope_x, slope_y = (
+            p[::stride, ::stride].ravel() for p in (a.values, a.slope_x, a.slope_y)
+        )
+        back = np.linalg.inv(to_first)
+        flow = [_flow(to_first @ g @ back, x, y) for g in directions]
+        # Values closer than the band-pass is wide say nearly the same.
+        samples = min(1.0, stride**2 / _CORRELATED)
+        block = (y * (_BLOCKS / height)).astype(np.intp) * _BLOCKS
+        block += (x * (_BLOCKS / width)).astype(np.intp)
+        return cls(
+            level=second.levels[level],
+            to_first=to_first,
+            to_second=second.to_level(level),
+            x=x,
+            y=y,
+            value=value,
+            slope_x=slope_x,
+            slope_y=slope_y,
+            flow=flow,
+            block=block,
+            samples=samples,
+        )
+
+    def equations(self, matrix: Matrix) -> tuple[Matrix, Matrix] | None:
+        """Return the normal matrix of a step, and what each block of the picture pulls."""
+        at = self.to_second @ matrix @ np.linalg.inv(self.to_first)
+        there = _sample(self.level, at, self.x, self.y)
+        if there is None or there[0].mean() < _LEAST_OVERLAP / 2:
+            return None
+        inside, other, slope_x, slope_y = there
+        residual = other - self.value[inside]
+        scale = 1.4826 * float(np.median(np.abs(residual))) + 1e-4
+        weight = np.maximum(1 - (residual / (_TUKEY * scale)) ** 2, 0) ** 2
+        # The mean of both pictures' slopes: steps of second order, and no picture is preferred.
+        mean_x = (self.slope_x[inside] + slope_x) / 2
+        mean_y = (self.slope_y[inside] + slope_y) / 2
+        jacobian = np.stack([mean_x * u[inside] + mean_y * v[inside] for u, v in self.flow])
+        weighted = jacobian * weight
+        variance = float((weight * residual**2).sum() / max(weight.sum(), 1e-6)) + 1e-6
+        unit = self.samples / variance
+        normal = (weighted @ jacobian.T).astype(np.float64) * unit
+        blocks = self.block[inside]
+        pull = [np.bincount(blocks, row * residual, _BLOCKS**2) for row in weighted]
+        return normal, np.stack(pull, axis=1).astype(np.float64) * unit
+
+
+def _flow(g: Matrix, x: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Velocity of points under a direction: how they start to move."""
+    h = g.astype(np.float32)
+    down = h[2, 0] * x + h[2, 1] * y + h[2, 2]
+    u = h[0, 0] * x + h[0, 1] * y + h[0, 2] - x * down
+    v = h[1, 0] * x + h[1, 1] * y + h[1, 2] - y * down
+    return u, v
+
+
+def _sample(
+    level: Level, matrix: Matrix, x: NDArray[Any], y: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]] | None:
+    """Look up values and slopes (turned back by the matrix) at the transformed points."""
+    h = matrix.astype(np.float32)
+    down = h[2, 0] * x + h[2, 1] * y + h[2, 2]
+    u = (h[0, 0] * x + h[0, 1] * y + h[0, 2]) / down
+    v = (h[1, 0] * x + h[1, 1] * y + h[1, 2]) / down
+    height, width = level.shape
+    inside = (u >= 0) & (u <= width - 1) & (v >= 0) & (v <= height - 1)
+    u, v = u[inside], v[inside]
+    count = len(u)
+    if count < 64:
+        return None
+    # cv2.remap takes pictures, not lists, and none with a side beyond 32767.
+    across = min(count, 1024)
+    rows = -(-count // across)
+    u, v = (np.resize(plane, (rows, across)) for plane in (u, v))
+    value, slope_x, slope_y = (
+        cv2.remap(plane, u, v, method, borderMode=cv2.BORDER_REPLICATE).ravel()[:count]
+        for plane, method in (
+            (level.values, cv2.INTER_CUBIC),
+            (level.slope_x, cv2.INTER_LINEAR),
+            (level.slope_y, cv2.INTER_LINEAR),
+        )
+    )
+    turned_x = h[0, 0] * slope_x + h[1, 0] * slope_y
+    turned_y = h[0, 1] * slope_x + h[1, 1] * slope_y
+    return inside, value, turned_x, turned_y
+
+
+def _corner_spread(covariance: Matrix, directions: list[Matrix], points: Matrix) -> float:
+    """Standard deviation of the worst corner for a covariance of the step."""
+    moves = np.array([_flow(g, points[:, 0], points[:, 1]) for g in directions])  # (P, 2, 4)
+    variance = np.einsum("pic,pq,qic->c", moves, covariance, moves)
+    return float(np.sqrt(max(variance.max(), 0.0)))
+
+
+def _correlation(
+    first: Picture, second: Picture, matrix: Matrix, level: int
+) -> tuple[float, float]:
+    """Return the correlation of the evened pictures over their overlap, and its error."""
+    a, b = first.levels[level], second.levels[level]
+    at = second.to_level(level) @ matrix @ np.linalg.inv(first.to_level(level))
+    y, x = np.indices(a.shape, np.float32)
+    there = _sample(b, at, x.ravel(), y.ravel())
+    if there is None or there[0].mean() < _LEAST_OVERLAP:
+        return 0.0, 1.0
+    one, other = a.values.ravel()[there[0]], there[1]
+    power = float(np.dot(one, one)) * float(np.dot(other, other))
+    correlation = float(np.dot(one, other)) / math.sqrt(power) if power > 0 else 0.0
+    return correlation, math.sqrt(_CORRELATED / len(one))

@@ -1,0 +1,237 @@
+"""Bringing frames into place: warping on reading, the common area, and what fills the rest.
+
+Every frame is interpolated once, by Lanczos' kernel of eight points, straight from its native
+values; frames that need not move keep theirs to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from cofuse.alignment.estimation import Alignment
+from cofuse.alignment.exposure import apply_gains
+from cofuse.alignment.transforms import Transform
+from cofuse.errors import CofuseError
+from cofuse.images import Pixels, Stack
+
+__all__ = ["Area", "aligned", "check_fits", "common_area", "warp"]
+
+#: Rows that are interpolated at a time: floats of a whole frame would take four times its memory.
+_STRIP = 256
+#: Pixels the kernel reaches, with one to spare.
+_REACH = 5
+#: Pixels over which a frame fades into what fills the area it does not cover.
+_FEATHER = 32
+#: Brightness ratio up to which the fill follows the frame.
+_MOST_RATIO = 2.0
+#: Part of a pixel by which a place may miss a frame through rounding alone.
+_ROUNDING = 1e-6
+
+#: A rectangle of the reference: top, bottom, left, right; bottom and right are not part of it.
+Area = tuple[int, int, int, int]
+
+
+def aligned(stack: Stack, alignment: Alignment, *, crop: bool = True) -> Stack:
+    """Return the stack with its kept frames in the place and brightness of the reference.
+
+    The frames are warped when they are read.
+
+    Parameters
+    ----------
+    stack, alignment
+        The frames and what `align_stack` found about them, now or in an earlier run.
+    crop
+        Whether to cut off what not all frames cover. Otherwise the reference's size is kept, and
+        where a frame has nothing it shows the reference's pixels, brought to the frame's
+        brightness and faded in over 32 pixels: no frame shows anything that was not there, and
+        where two frames are equal the choice between them does not matter.
+    """
+    check_fits(stack, alignment)
+    transforms = [alignment.transforms[k] for k in alignment.kept]
+    if alignment.changes_nothing:
+        return stack
+    area = (0, stack.height, 0, stack.width)
+    if crop:
+        area = common_area([t for t in transforms if t is not None], alignment.size)
+    reference = cache(partial(stack.__getitem__, alignment.reference))
+    readers: list[Callable[[], Pixels]] = [
+        partial(_read, stack, alignment, index, area, reference) for index in alignment.kept
+    ]
+    names = [stack.names[k] for k in alignment.kept]
+    return Stack(readers, white=stack.white, names=names)
+
+
+def check_fits(stack: Stack, alignment: Alignment) -> None:
+    """Refuse an alignment that was made for other frames."""
+    if len(stack) != len(alignment.names):
+        raise CofuseError(
+            f"the alignment is for {len(alignment.names)} frames but the stack has {len(stack)}; "
+            "align this stack anew"
+        )
+    if (stack.height, stack.width) != alignment.size:
+        raise CofuseError(
+            f"the alignment is for frames of {alignment.size[1]}x{alignment.size[0]} px but these "
+            f"are {stack.width}x{stack.height} px; align this stack anew"
+        )
+    channels = 3 if stack.is_colour else 1
+    if any(len(gains) != channels for gains in alignment.gains):
+        raise CofuseError(
+            f"the alignment is not for frames of {channels} channel(s); align this stack anew"
+        )
+    for theirs, ours in zip(alignment.names, stack.names, strict=True):
+        if theirs != ours:
+            raise CofuseError(
+                f"the alignment is for a frame {theirs!r} where the stack has {ours!r}; align this "
+                "stack anew, or give the frames in the same order and by the same names"
+            )
+
+
+def _read(
+    stack: Stack, alignment: Alignment, index: int, area: Area, reference: Callable[[], Pixels]
+) -> Pixels:
+    """Read one frame, warped into an area of the reference."""
+    transform, gains = alignment.transforms[index], alignment.gains[index]
+    assert transform is not None  # only kept frames are read
+    frame = stack[index]
+    if transform.is_identity and all(gain == 1 for gain in gains):
+        return frame[area[0] : area[1], area[2] : area[3]]
+    moved = warp(frame, transform, area=area, gains=gains, white=stack.white)
+    if not _covers(transform, alignment.size, area):
+        there = reference()[area[0] : area[1], area[2] : area[3]]
+        _fill(moved, there, transform, alignment.size, area)
+    return moved
+
+
+def warp(
+    frame: Pixels,
+    transform: Transform,
+    *,
+    area: Area | None = None,
+    gains: Sequence[float] = (1.0,),
+    white: float = 1.0,
+) -> Pixels:
+    """Look a frame up at the transformed pixels of an area of the reference (default: all).
+
+    Values stay within those of the frame, times the gains; integers are rounded. Outside the
+    frame its border is repeated.
+    """
+    top, bottom, left, right = area or (0, frame.shape[0], 0, frame.shape[1])
+    is_float = frame.dtype.kind == "f"
+    working: type[Any] = np.float64 if frame.dtype == np.float64 else np.float32
+    low, high = frame.min(), frame.max()
+    ceiling = max(float(high), white)
+    out = np.empty((bottom - top, right - left, *frame.shape[2:]), frame.dtype)
+    shift = transform.whole_shift
+    for start in range(top, bottom, _STRIP):
+        stop = min(start + _STRIP, bottom)
+        matrix = transform.matrix @ np.array([[1.0, 0, left], [0, 1.0, start], [0, 0, 1.0]])
+        ends = [[0, 0], [right - left, 0], [0, stop - start], [right - left, stop - start]]
+        rows = Transform(matrix, "homography")(ends)[:, 1]
+        # Only the rows that the strip needs become floats.
+        first = int(np.clip(np.floor(rows.min()) - _REACH, 0, frame.shape[0] - 1))
+        last = int(np.clip(np.ceil(rows.max()) + _REACH, first, frame.shape[0] - 1))
+        source: NDArray[Any] = np.ascontiguousarray(frame[first : last + 1], working)
+        matrix = np.array([[1.0, 0, 0], [0, 1.0, -first], [0, 0, 1.0]]) @ matrix
+        method = cv2.INTER_NEAREST if shift is not None else cv2.INTER_LANCZOS4
+        strip = cv2.warpPerspective(
+            source,
+            matrix,
+            (right - left, stop - start),
+            flags=method | cv2.WARP_INVERSE_MAP,
+            borderMode=cv2.BORDER_REPLICATE,
+        )
+        values = apply_gains(np.clip(strip, low, high), gains, white)
+        if any(gain != 1 for gain in gains):
+            values = np.minimum(values, ceiling)
+        out[start - top : stop - top] = values if is_float else np.rint(values)
+    return out
+
+
+def common_area(transforms: Sequence[Transform], size: tuple[int, int]) -> Area:
+    """Return the largest rectangle of reference pixels that all frames cover.
+
+    A frame covers a pixel whose place in it is not beyond the centres of its border pixels. Each
+    such region is convex, so rows bound an interval and a rectangle is bounded by its end rows.
+    """
+    left, right = np.zeros(size[0]), np.full(size[0], size[1] - 1.0)
+    for transform in transforms:
+        low, high = _covered(transform, size, np.arange(size[0], dtype=np.float64))
+        left, right = np.maximum(left, low), np.minimum(right, high)
+    left, right = np.ceil(left - _ROUNDING), np.floor(right + _ROUNDING)
+    best, area = 0.0, (0, 0, 0, 0)
+    for top in range(size[0]):
+        wide = np.minimum(right[top], right[top:]) - np.maximum(left[top], left[top:]) + 1
+        pixels = np.maximum(wide, 0) * np.arange(1, size[0] - top + 1)
+        height = int(pixels.argmax())
+        if pixels[height] > best:
+            best = float(pixels[height])
+            start = int(max(left[top], left[top + height]))
+            area = (top, top + height + 1, start, start + int(wide[height]))
+    if best == 0:
+        raise CofuseError(
+            "the aligned frames have no area in common; keep the size of the reference instead of "
+            "cropping, or leave out the frames that lie farthest away"
+        )
+    return area
+
+
+def _covered(
+    transform: Transform, size: tuple[int, int], y: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return for rows y of the reference the x between which a frame covers them."""
+    to_u, to_v, down = transform.matrix
+    # 0 <= u/d <= W - 1 and the same for v, with d > 0: five half-planes a x + b y + c >= 0.
+    planes = (to_u, (size[1] - 1) * down - to_u, to_v, (size[0] - 1) * down - to_v, down)
+    low, high = np.full(y.shape, -np.inf), np.full(y.shape, np.inf)
+    for a, b, c in planes:
+        rest = b * y + c
+        if abs(a) < 1e-15:
+            high[rest < -_ROUNDING] = -np.inf
+        elif a > 0:
+            low = np.maximum(low, -rest / a)
+        else:
+            high = np.minimum(high, -rest / a)
+    return low, high
+
+
+def _covers(transform: Transform, size: tuple[int, int], area: Area) -> bool:
+    """Whether a frame covers all of an area; its corners tell, the region being convex."""
+    top, bottom, left, right = area
+    low, high = _covered(transform, size, np.array([top, bottom - 1.0]))
+    return bool((low <= left + _ROUNDING).all() and (high >= right - 1 - _ROUNDING).all())
+
+
+def _fill(
+    moved: Pixels, reference: Pixels, transform: Transform, size: tuple[int, int], area: Area
+) -> None:
+    """Put the reference where a frame covers nothing, faded in over a band inside its border."""
+    rows = np.arange(area[0], area[1], dtype=np.float64)
+    low, high = (np.clip(x, -1, size[1]) for x in _covered(transform, size, rows))
+    x = np.arange(area[2], area[3])
+    covered = (x >= low[:, None] - _ROUNDING) & (x <= high[:, None] + _ROUNDING)
+    # The border of the reference is no border of the frame: only uncovered pixels are.
+    distance = cv2.distanceTransform(covered.astype(np.uint8), cv2.DIST_L2, 5)
+    ratio = _border_ratio(moved, reference, (distance > 0) & (distance <= _FEATHER))
+    touched = distance <= _FEATHER
+    weight = np.clip(distance[touched] / _FEATHER, 0, 1).astype(np.float64)
+    weight = weight * weight * (3 - 2 * weight)
+    weight = weight[:, None] if moved.ndim == 3 else weight
+    filled = np.minimum(reference[touched] * ratio, max(reference.max(), moved.max()))
+    mixed = weight * moved[touched] + (1 - weight) * filled
+    moved[touched] = mixed if moved.dtype.kind == "f" else np.rint(mixed)
+
+
+def _border_ratio(moved: Pixels, reference: Pixels, band: NDArray[np.bool_]) -> Any:
+    """Brightness of a frame over that of the reference along its border, by channel."""
+    if not band.any():
+        return 1.0
+    ours = np.mean(moved[band], axis=0, dtype=np.float64)
+    theirs = np.mean(reference[band], axis=0, dtype=np.float64)
+    ratio = np.divide(ours, theirs, out=np.ones_like(np.asarray(ours)), where=theirs > 0)
+    return np.clip(ratio, 1 / _MOST_RATIO, _MOST_RATIO)

@@ -1,0 +1,181 @@
+"""Transforms form groups, the common area is the largest one, and saved alignments come back."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cofuse.alignment import (
+    Alignment,
+    Transform,
+    alignment_from_json,
+    alignment_to_json,
+    common_area,
+)
+from cofuse.alignment.transforms import MODELS, corners, tangents
+from cofuse.errors import CofuseError
+
+few = settings(max_examples=40, deadline=None)
+small = st.floats(-1, 1, allow_subnormal=False)
+
+
+@st.composite
+def transforms(draw, model=None):
+    """A transform near the identity, of any model."""
+    model = model or draw(st.sampled_from(MODELS))
+    reach = np.array([[0.1, 0.1, 9.0], [0.1, 0.1, 9.0], [2e-4, 2e-4, 0.0]])
+    matrix = np.eye(3)
+    for direction in tangents(model):
+        matrix = matrix + draw(small) * direction * reach
+    return Transform(matrix, model)
+
+
+@few
+@given(first=transforms(), second=transforms(), third=transforms())
+def test_composing_is_applying_in_turn_and_associative(first, second, third):
+    points = corners((40, 60))
+    both = second.compose(first)
+    np.testing.assert_allclose(both(points), second(first(points)), atol=1e-9)
+    left, right = third.compose(both), third.compose(second).compose(first)
+    np.testing.assert_allclose(left.matrix, right.matrix, atol=1e-10)
+    assert MODELS.index(both.model) == max(MODELS.index(t.model) for t in (first, second))
+
+
+@few
+@given(transform=transforms())
+def test_inverting_undoes(transform):
+    points = corners((40, 60))
+    np.testing.assert_allclose(transform.invert()(transform(points)), points, atol=1e-8)
+    inverse = transform.invert().matrix
+    if transform.model in ("translation", "similarity"):  # the inverse is of the same model
+        assert inverse[0, 0] == pytest.approx(inverse[1, 1])
+        assert inverse[0, 1] == pytest.approx(-inverse[1, 0])
+    if transform.model != "homography":
+        np.testing.assert_allclose(inverse[2], [0, 0, 1], atol=1e-15)
+
+
+def test_corner_displacement_in_closed_form():
+    assert Transform(np.array([[1, 0, 3], [0, 1, -4], [0, 0, 1.0]])).corner_displacement(
+        (7, 9)
+    ) == pytest.approx(5)
+    zoom = Transform(np.diag([1.1, 1.1, 1.0]))  # about the first pixel's centre
+    assert zoom.corner_displacement((31, 41)) == pytest.approx(0.1 * 50)
+    assert Transform.identity().corner_displacement((5, 5)) == 0
+
+
+def test_whole_shifts_are_recognised():
+    assert Transform(np.array([[1, 0, 3], [0, 1, -4], [0, 0, 1.0]])).whole_shift == (3, -4)
+    assert Transform(np.array([[1, 0, 3.5], [0, 1, -4], [0, 0, 1.0]])).whole_shift is None
+    assert Transform(np.diag([1.0, 1.01, 1.0])).whole_shift is None
+
+
+@pytest.mark.parametrize(
+    ("matrix", "model"),
+    [(np.eye(2), "similarity"), (np.full((3, 3), np.nan), "affine"), (np.eye(3), "thin plate")],
+)
+def test_bad_transforms_are_refused(matrix, model):
+    with pytest.raises(CofuseError):
+        Transform(matrix, model)
+    with pytest.raises(CofuseError, match="flattens"):
+        Transform(np.diag([1.0, 0.0, 1.0])).invert()
+
+
+def covered(transform, size):
+    """Pixels of the reference that a frame covers, the slow way."""
+    y, x = np.indices(size)
+    places = transform(np.stack([x, y], axis=-1))
+    inside = (places > -1e-7) & (places < np.array(size[::-1]) - 1 + 1e-7)
+    return inside.all(axis=-1)
+
+
+def largest_rectangle(mask):
+    """Pixels of the largest full rectangle, trying all of them."""
+    sums = np.pad(mask.astype(int), ((1, 0), (1, 0))).cumsum(0).cumsum(1)
+    best = 0
+    for top in range(mask.shape[0]):
+        for bottom in range(top + 1, mask.shape[0] + 1):
+            row = sums[bottom] - sums[top]
+            span = row[None, :] - row[:, None]
+            width = np.arange(len(row))[None, :] - np.arange(len(row))[:, None]
+            full = (span == width * (bottom - top)) & (width > 0)
+            best = max(best, int((full * width).max()) * (bottom - top))
+    return best
+
+
+@settings(max_examples=30, deadline=None)
+@given(found=st.lists(transforms(), min_size=1, max_size=3))
+def test_the_common_area_is_covered_and_the_largest(found):
+    size = (22, 27)
+    mask = np.logical_and.reduce([covered(t, size) for t in found])
+    best = largest_rectangle(mask)
+    if best == 0:
+        with pytest.raises(CofuseError, match="no area in common"):
+            common_area(found, size)
+        return
+    top, bottom, left, right = common_area(found, size)
+    assert mask[top:bottom, left:right].all()
+    assert (bottom - top) * (right - left) == best
+
+
+def test_the_common_area_of_shifts_in_closed_form():
+    shifts = [np.array([[1, 0, x], [0, 1, y], [0, 0, 1.0]]) for x, y in ((3, 0), (-2, 5), (0, -1))]
+    assert common_area([Transform(m) for m in shifts], (50, 80)) == (1, 45, 2, 77)
+    assert common_area([Transform.identity()], (50, 80)) == (0, 50, 0, 80)
+
+
+@few
+@given(
+    found=st.lists(transforms("similarity"), min_size=2, max_size=4),
+    gains=st.lists(st.floats(0.5, 2), min_size=3, max_size=3),
+)
+def test_a_saved_alignment_comes_back_to_the_last_bit(found, gains):
+    still = Transform.identity()
+    one, other = (1.0, 1.0, 1.0), tuple(gains)
+    alignment = Alignment(
+        names=("a", "ü", *(f"frame {k}" for k in range(len(found)))),
+        size=(30, 40),
+        model="similarity",
+        reference=0,
+        transforms=(still, None, *found),
+        gains=(one, one, *[other] * len(found)),
+        left_out={1: "it shows no detail"},
+    )
+    assert alignment_from_json(alignment_to_json(alignment)) == alignment
+
+
+def saved(**changes):
+    """Text of a valid alignment of two frames with some entries changed."""
+    still = Transform.identity()
+    alignment = Alignment(("a", "b"), (30, 40), "similarity", 0, (still, still), ((1.0,), (1.0,)))
+    given_ = json.loads(alignment_to_json(alignment))
+    frame = changes.pop("frame", {})
+    given_["frames"][1].update(frame)
+    return json.dumps({**given_, **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no JSON"),
+        ("[]", "format"),
+        ('{"format": "cofuse alignment", "version": 1}', "missing"),
+        (saved(version=2), "version 2"),
+        (saved(model="spline"), "spline"),
+        (saved(reference=2), "reference"),
+        (saved(reference=True), "reference"),
+        (saved(height=0), "40x0"),
+        (saved(frames=[]), "no frames"),
+        (saved(frames=[1, 2]), "cannot be used"),
+        (saved(frame={"gains": [1.0, -1.0, 1.0]}), "gains"),
+        (saved(frame={"gains": "no"}), "cannot be used"),
+        (saved(frame={"matrix": [[1, 0], [0, 1]]}), "3x3"),
+        (saved(frame={"matrix": [[1, 0, 0], [0, 0, 0], [0, 0, 1]]}), "flattens"),
+        (saved(reference=1, frame={"matrix": None}), "left out"),
+    ],
+)
+def test_broken_text_is_refused_in_words(text, words):
+    alignment_from_json(saved())  # unchanged it is read
+    with pytest.raises(CofuseError, match=words):
+        alignment_from_json(text)
