@@ -1,0 +1,233 @@
+"""Depth of a stack: the frames pass once, then the curves' peaks become one map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cofuse.depth.curves import FocusCurve, Peaks, band_energies, noise_energies
+from cofuse.depth.filling import enlarge, enlarge_along, fill, spread
+from cofuse.depth.maps import Depth
+from cofuse.errors import CofuseError
+from cofuse.images import Pixels, Stack, luminance
+from cofuse.noise import patch_noise_level, sample_patches, unclipped
+from cofuse.progress import Progress, ProgressCallback, silent
+
+__all__ = ["estimate_depth", "small_depth"]
+
+Levels = NDArray[np.float32]
+
+#: Pixels above which a picture is made smaller before its depth is looked for.
+_MOST_PIXELS = 8_000_000
+#: Rows of a frame that are turned into luminance at a time.
+_ROWS = 256
+#: Mean luminance that every frame is brought to: lamps flicker, and shutters are not exact.
+_MEAN = 100.0
+#: Patches that a frame's noise is measured on.
+_PATCHES = 12_000
+#: Noise that is taken for granted, relative to the mean: arithmetic is not exact.
+_LEAST_NOISE = 1e-4
+#: Weight of a coarser scale's confidence beside that of the finer one.
+_COARSE = 0.5
+#: From this many frames on, then usually in each other's depth of field, the curves are also looked
+#: at with frames averaged to this many points.
+_MANY, _POINTS = 24, 12
+#: Width of the rim as part of the longer side.
+_RIM = 1 / 40
+#: Part of the stack that counts as a step of depth, not as a slope.
+_STEP = 0.03
+#: Share of the frames, and number at least, by which the peak may be off the frame chosen.
+_NEAR, _NEAR_AT_LEAST = 0.05, 1
+
+
+def estimate_depth(
+    stack: Stack,
+    *,
+    source_map: NDArray[np.unsignedinteger[Any]] | None = None,
+    source_confidence: Levels | None = None,
+    picture: Pixels | None = None,
+    z_step: float | None = None,
+    most_pixels: int = _MOST_PIXELS,
+    progress: ProgressCallback = silent,
+) -> Depth:
+    """Find at which position along the stack, between the frames, every pixel is sharpest.
+
+    The frames have to be aligned and in order of focus. Each is read once; what is kept does not
+    grow with their number.
+
+    Parameters
+    ----------
+    stack
+        The frames.
+    source_map, source_confidence
+        The frame that a fusion chose for every pixel, and how clear it was. Given, the peak is
+        looked for near that frame, so that depth and picture tell the same story; where the
+        confidence is below 0.1 the choice says nothing. Without it the choice counts everywhere.
+    picture
+        The fused picture. Large frames are looked at at half the size or less, and the depth is
+        enlarged again: along the outlines in this picture if it is given.
+    z_step
+        Distance between neighbouring focus planes, in any unit, for physical depth; negative where
+        later frames are focused nearer.
+    most_pixels
+        Pictures with more pixels are made smaller, by a power of two.
+    progress
+        Called after every frame.
+
+    Returns
+    -------
+    Depth
+        Position, confidence and evidence of every pixel.
+    """
+    if z_step is not None and not (np.isfinite(z_step) and z_step != 0):
+        raise CofuseError(f"z_step is {z_step}; expected a number other than 0")
+    shape = stack.shape[:2]
+    maps = {"source_map": source_map, "source_confidence": source_confidence, "picture": picture}
+    for name, given in maps.items():
+        if given is not None and given.shape[:2] != shape:
+            raise CofuseError(f"{name} has shape {given.shape} but the frames {stack.shape}")
+    scale = 1
+    while shape[0] * shape[1] > most_pixels * scale * scale:
+        scale *= 2
+    chosen = _chosen_frames(source_map, source_confidence, scale)
+    depth = small_depth(stack, scale=scale, chosen=chosen, progress=progress)
+    size = shape[0], shape[1]
+    position = depth.position
+    if scale > 1 and picture is not None:
+        position = enlarge_along(position, luminance(stack.to_levels(picture)))
+    return Depth(
+        position=enlarge(position, size),
+        confidence=enlarge(depth.confidence, size),
+        evidence=enlarge(depth.evidence, size),
+        frames=len(stack),
+        z_step=z_step,
+    )
+
+
+def small_depth(
+    stack: Stack,
+    *,
+    scale: int,
+    chosen: NDArray[np.int32] | None = None,
+    progress: ProgressCallback = silent,
+) -> Depth:
+    """Find the depth of frames made ``scale`` times smaller; the maps are as small.
+
+    ``chosen`` are frames near which the peak is looked for, -1 where anywhere.
+    """
+    near = max(_NEAR_AT_LEAST, round(_NEAR * len(stack)))
+    points = _POINTS if len(stack) >= _MANY else None
+    curves: list[list[FocusCurve]] = []
+    noise: list[float] = []
+    guide = np.zeros(0, np.float32)
+    for number, frame in enumerate(stack):
+        grey, level = _prepare(stack, frame, scale)
+        energies = band_energies(grey)
+        if number == 0:
+            kinds = [None] if points is None else [points, None]
+            curves = [[FocusCurve(e.shape, len(stack), kind) for kind in kinds] for e in energies]
+            guide = np.zeros_like(grey)
+        for fineness, energy in enumerate(energies):
+            allowed = None
+            if chosen is not None:
+                there = chosen[:: 2**fineness, :: 2**fineness]
+                allowed = (there < 0) | (np.abs(there - number) <= near)
+            energy -= np.float32(level**2 * noise_energies()[fineness][0])
+            for curve in curves[fineness]:
+                better = curve.offer(number, energy, allowed)
+                if fineness == 0 and better is not None:
+                    np.copyto(guide, grey, where=better)
+        noise.append(level)
+        progress(Progress("depth", number + 1, len(stack)))
+    variance = float(np.mean(np.square(noise)))
+    position, confidence, evidence = _join(curves, variance)
+    middle = np.float32((len(stack) - 1) / 2.0)
+    position = np.where(confidence > 0, position, middle).astype(np.float32, copy=False)
+    step = max(1.0, _STEP * len(stack))
+    confidence *= _company(position, confidence, step)
+    position = fill(position, confidence, guide, noise=variance**0.5, step=step)
+    position = np.clip(position, 0.0, np.float32(len(stack) - 1))
+    return Depth(position, confidence, evidence, len(stack))
+
+
+def _company(position: Levels, confidence: Levels, step: float) -> Levels:
+    """Tell how far positions are like most of those around them, 0 to 1.
+
+    What stands alone is no surface: even a hair is as wide as the smallest window here. Along the
+    rim, where outlines beyond it leave traces, it takes larger company. A step of half ``step``, or
+    of two along the rim, is too much.
+    """
+    filled = spread(position, confidence**2)
+    alone = np.abs(position - _median_around(filled, 2)) * np.float32(2.0 / step)
+    rim = round(_RIM * max(position.shape))
+    if rim:
+        farther = np.abs(position - _median_around(filled, max(rim // 3, 2)))
+        farther[rim:-rim, rim:-rim] = 0.0
+        alone = np.maximum(alone, farther * np.float32(0.5 / step))
+    return np.asarray(np.exp(-alone * alone), np.float32)
+
+
+def _median_around(plane: Levels, step: int) -> Levels:
+    """Median of five by five places, so many pixels apart."""
+    import cv2
+
+    few = cv2.medianBlur(np.ascontiguousarray(plane[::step, ::step]), 5)
+    return enlarge(np.asarray(few, np.float32), (plane.shape[0], plane.shape[1]))
+
+
+def _prepare(stack: Stack, frame: Pixels, scale: int) -> tuple[Levels, float]:
+    """Turn a frame into a smaller luminance of a set mean, and measure its noise."""
+    import cv2
+
+    rows = _ROWS * scale
+    size = -(-stack.width // scale)
+    bands = []
+    for top in range(0, stack.height, rows):
+        band = luminance(stack.to_levels(frame[top : top + rows]))
+        if scale > 1:
+            small = size, -(-band.shape[0] // scale)
+            band = np.asarray(cv2.resize(band, small, interpolation=cv2.INTER_AREA), np.float32)
+        bands.append(band)
+    picture = np.concatenate(bands)
+    patches = sample_patches(picture, _PATCHES)
+    variance = patch_noise_level(patches[unclipped(patches)]) ** 2
+    if stack.dtype.kind == "u":
+        variance += (255.0 / stack.white) ** 2 / 12.0
+    factor = _MEAN / max(float(picture.mean()), 1e-6)
+    picture *= np.float32(factor)
+    return picture, max(variance**0.5 * factor, _LEAST_NOISE * _MEAN)
+
+
+def _chosen_frames(
+    source_map: NDArray[np.unsignedinteger[Any]] | None, confidence: Levels | None, scale: int
+) -> NDArray[np.int32] | None:
+    """Return the frames chosen, made smaller as the frames are; −1 where there was no choice."""
+    if source_map is None:
+        return None
+    chosen = source_map[::scale, ::scale].astype(np.int32)
+    if confidence is not None:
+        chosen[confidence[::scale, ::scale] < 0.1] = -1
+    return chosen
+
+
+def _join(curves: list[list[FocusCurve]], variance: float) -> tuple[Levels, Levels, Levels]:
+    """Join the scales' peaks: the finer one where it is clear, the coarser one elsewhere."""
+    position = confidence = evidence = np.zeros((1, 1), np.float32)
+    found: list[Peaks] = []
+    scales = zip(curves, noise_energies(), strict=False)
+    for kinds, (gain, error) in reversed(list(scales)):
+        for curve in kinds:
+            peaks = Peaks(curve, noise=gain * variance, spread=error, coarser=found)
+            found.append(peaks)
+            shape = curve.best.shape[0], curve.best.shape[1]
+            coarse = enlarge(confidence, shape)
+            # Squares let the clearer of two that disagree have nearly all the say.
+            fine = peaks.confidence**2
+            share = fine / (fine + (np.float32(_COARSE) * coarse) ** 2 + np.float32(1e-12))
+            wide = enlarge(position, shape)
+            position = wide + share * (peaks.positions() - wide)
+            confidence = coarse + share * (peaks.confidence - coarse)
+            evidence = np.maximum(enlarge(evidence, shape), peaks.evidence)
+    return position, confidence, evidence

@@ -1,0 +1,153 @@
+"""Stuck pixels: those planted are found and replaced, those of the scene are left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cofuse.errors import CofuseError
+from cofuse.hot_pixels import find_hot_pixels, without_hot_pixels
+from cofuse.images import Stack
+from cofuse.simulation import SAMPLE_NAMES, disc_kernel, sample_picture, simulate_stack
+
+Array = np.ndarray[Any, Any]
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def through_focus(picture: Array, frames: int, sigma: float = 2.0, seed: int = 0) -> list[Array]:
+    """A sharp picture and ever more defocused ones, with noise."""
+    rng = np.random.default_rng(seed)
+    levels = picture.astype(np.float64)
+    taken = []
+    for frame in range(frames):
+        blurred = cv2.filter2D(levels, -1, disc_kernel(1.0 + 1.5 * frame))
+        noisy = np.rint(blurred + rng.normal(0, sigma, picture.shape))
+        taken.append(np.clip(noisy, 0, 255).astype(np.uint8))
+    return taken
+
+
+def smooth_scene(height: int, width: int, seed: int) -> Array:
+    noise = np.random.default_rng(seed).normal(size=(height, width))
+    field = cv2.GaussianBlur(noise, (0, 0), 6.0)
+    return 110.0 + 30.0 * field / field.std()
+
+
+@given(st.integers(2, 6), SEEDS)
+@settings(max_examples=20, deadline=None)
+def test_planted_pixels_are_found_and_nothing_else(frames: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scene = through_focus(smooth_scene(80, 100, seed), frames, seed=seed)
+    rows, columns = rng.permutation(80)[:6], rng.permutation(100)[:6]
+    values = np.where(rng.uniform(size=6) < 0.5, 255, 0)
+    for frame in scene:
+        frame[rows, columns] = values
+    stack = Stack.from_arrays(scene)
+    found = find_hot_pixels(stack)
+    truth = np.zeros((80, 100), np.bool_)
+    truth[rows, columns] = True
+    # A planted value may happen to be like its surroundings.
+    usual = cv2.medianBlur(scene[0], 5).astype(int)
+    visible = np.abs(usual[rows, columns] - values) > 90
+    assert found.mask[rows[visible], columns[visible]].all()
+    assert not (found.mask & ~truth).any()
+
+
+@pytest.mark.parametrize("name", SAMPLE_NAMES)
+def test_natural_pictures_give_no_false_alarm(name: str) -> None:
+    simulation = simulate_stack(sample_picture(name), frames=4, max_radius=8.0, sigma=3.0)
+    assert len(find_hot_pixels(simulation.stack())) == 0
+
+
+@pytest.mark.parametrize("frames", [2, 3, 6])
+def test_stars_that_blur_are_kept(frames: int) -> None:
+    rng = np.random.default_rng(1)
+    sky = np.full((120, 120), 20.0)
+    sky[rng.integers(5, 115, 40), rng.integers(5, 115, 40)] = 4_000.0
+    stack = Stack.from_arrays(through_focus(sky, frames))
+    assert len(find_hot_pixels(stack)) == 0
+
+
+def test_sharp_stars_are_spread_by_the_lens_and_kept() -> None:
+    rng = np.random.default_rng(2)
+    sky = np.full((120, 120, 3), 20.0)
+    sky[rng.integers(5, 115, 40), rng.integers(5, 115, 40)] = 1_000.0
+    sky = cv2.GaussianBlur(sky, (0, 0), 0.8)
+    frames = [np.clip(sky + rng.normal(0, 2, sky.shape), 0, 255).astype(np.uint8) for _ in range(5)]
+    assert len(find_hot_pixels(Stack.from_arrays(frames))) == 0
+
+
+def test_one_frame_tells_nothing() -> None:
+    frame = np.full((40, 40), 100, np.uint8)
+    frame[20, 20] = 255
+    assert len(find_hot_pixels(Stack.from_arrays([frame]))) == 0
+
+
+def test_pixel_spread_by_demosaicing_is_taken_whole() -> None:
+    clean = through_focus(np.dstack([smooth_scene(80, 100, 3)] * 3), 4, sigma=1.0)
+    spread = np.array([[0.25, 0.5, 0.25], [0.5, 1.0, 0.5], [0.25, 0.5, 0.25]])
+    hot = [frame.astype(np.float64) for frame in clean]
+    for frame in hot:
+        frame[29:32, 49:52, 0] += 100.0 * spread
+    stack = Stack.from_arrays([np.clip(np.rint(f), 0, 255).astype(np.uint8) for f in hot])
+    found = find_hot_pixels(stack)
+    assert set(found.channels.tolist()) == {0}
+    assert len(found) == 9
+    mended = without_hot_pixels(stack, found)[0]
+    patch = np.s_[29:32, 49:52]
+    assert np.abs(mended[patch].astype(int) - clean[0][patch]).max() < 12
+    np.testing.assert_array_equal(mended[..., 1:], stack[0][..., 1:])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32, np.float64])
+@pytest.mark.parametrize("colour", [False, True])
+def test_values_are_replaced_in_the_native_type(dtype: Any, colour: bool) -> None:
+    scale = {"u": np.iinfo(dtype).max / 255.0 if np.dtype(dtype).kind == "u" else 0}.get(
+        np.dtype(dtype).kind, 1 / 255.0
+    )
+    scene = through_focus(smooth_scene(60, 60, 5), 3)
+    native = [(frame * scale).astype(dtype) for frame in scene]
+    if colour:
+        native = [np.dstack([frame] * 3) for frame in native]
+    rows, columns = np.array([0, 30, 59]), np.array([0, 20, 59])
+    hot = [frame.copy() for frame in native]
+    for frame in hot:
+        frame[rows, columns] = dtype(255 * scale)
+    stack = Stack.from_arrays(hot)
+    found = find_hot_pixels(stack)
+    assert found.mask[rows, columns].all()
+    mended = without_hot_pixels(stack, found)
+    assert (mended.white, mended.names, mended.dtype) == (stack.white, stack.names, stack.dtype)
+    for before, after, clean in zip(stack, mended, native, strict=True):
+        np.testing.assert_allclose(after[rows, columns], clean[rows, columns], atol=15 * scale)
+        np.testing.assert_array_equal(after[~found.mask], before[~found.mask])
+
+
+def test_clean_stack_is_returned_untouched() -> None:
+    stack = Stack.from_arrays(through_focus(smooth_scene(50, 50, 7), 3))
+    assert without_hot_pixels(stack, find_hot_pixels(stack)) is stack
+
+
+def test_bands_do_not_show() -> None:
+    scene = through_focus(smooth_scene(600, 40, 8), 3)
+    rows = np.array([254, 255, 256, 257, 511, 512])
+    columns = np.array([5, 30, 12, 20, 8, 25])
+    for frame in scene:
+        frame[rows, columns] = 255
+    found = find_hot_pixels(Stack.from_arrays(scene))
+    assert found.mask[rows, columns].all()
+    assert found.mask.sum() == len(rows)
+
+
+def test_wrong_arguments_are_refused() -> None:
+    stack = Stack.from_arrays(through_focus(smooth_scene(50, 50, 7), 2))
+    other = Stack.from_arrays([np.zeros((5, 5), np.uint8)])
+    with pytest.raises(CofuseError, match="threshold"):
+        find_hot_pixels(stack, threshold=0)
+    with pytest.raises(CofuseError, match="shape"):
+        without_hot_pixels(other, find_hot_pixels(stack))

@@ -1,0 +1,109 @@
+"""The point cloud, read back by a parser of its own."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cofuse.depth import Depth, ply_bytes, ply_chunks
+from cofuse.errors import CofuseError
+
+Array = np.ndarray[Any, Any]
+
+
+def a_depth(height: int, width: int, *, z_step: float | None = None, seed: int = 0) -> Depth:
+    rng = np.random.default_rng(seed)
+    position = rng.uniform(0, 4, (height, width)).astype(np.float32)
+    confidence = rng.uniform(0, 1, (height, width)).astype(np.float32)
+    return Depth(position, confidence, confidence, 5, z_step)
+
+
+def parse(data: bytes) -> list[tuple[float, ...]]:
+    """Read a binary PLY of points: by the header's word, value for value."""
+    header, _, body = data.partition(b"end_header\n")
+    lines = header.decode("ascii").splitlines()
+    assert lines[:2] == ["ply", "format binary_little_endian 1.0"]
+    codes = {"float": "f", "uchar": "B"}
+    count, names, form = 0, [], "<"
+    for line in lines[2:]:
+        word, *rest = line.split()
+        if word == "element":
+            assert rest[0] == "vertex"
+            count = int(rest[1])
+        elif word == "property":
+            form += codes[rest[0]]
+            names.append(rest[1])
+    assert names == ["x", "y", "z", "red", "green", "blue"]
+    size = struct.calcsize(form)
+    assert len(body) == count * size
+    return [struct.unpack_from(form, body, size * n) for n in range(count)]
+
+
+def test_points_are_the_pixels() -> None:
+    depth = a_depth(3, 4, z_step=2.0)
+    colours = np.random.default_rng(1).integers(0, 256, (3, 4, 3), np.uint8)
+    points = parse(ply_bytes(depth, colours, pixel_size=0.5))
+    assert len(points) == 12
+    for n, point in enumerate(points):
+        row, column = divmod(n, 4)
+        assert point[:2] == (0.5 * column, 0.5 * (2 - row))
+        assert point[2] == pytest.approx(-2.0 * depth.position[row, column], rel=1e-6)
+        assert point[3:] == tuple(colours[row, column])
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 500))
+@settings(max_examples=40, deadline=None)
+def test_points_are_as_many_as_asked_for_at_most(height: int, width: int, most: int) -> None:
+    depth = a_depth(height, width)
+    points = parse(ply_bytes(depth, np.zeros((height, width), np.uint8), most_points=most))
+    assert 1 <= len(points) <= most
+    if height * width <= most:
+        assert len(points) == height * width
+
+
+def test_unsure_points_can_be_left_out() -> None:
+    depth = a_depth(20, 30)
+    points = parse(ply_bytes(depth, np.zeros((20, 30), np.uint8), least_confidence=0.5))
+    assert len(points) == (depth.confidence >= 0.5).sum()
+
+
+@pytest.mark.parametrize(
+    ("colours", "tone"),
+    [
+        (np.full((4, 4), 65535, np.uint16), 255),
+        (np.full((4, 4), 0.5, np.float32), 128),
+        (np.full((4, 4, 3), 10, np.uint8), 10),
+    ],
+)
+def test_colours_are_of_8_bits(colours: Array, tone: int) -> None:
+    assert all(point[3:] == (tone,) * 3 for point in parse(ply_bytes(a_depth(4, 4), colours)))
+
+
+def test_colours_know_their_white() -> None:
+    points = parse(ply_bytes(a_depth(4, 4), np.full((4, 4), 4095, np.uint16), white=4095))
+    assert points[0][3:] == (255, 255, 255)
+
+
+def test_file_comes_in_pieces() -> None:
+    depth = a_depth(500, 30)
+    chunks = list(ply_chunks(depth, np.zeros((500, 30), np.uint8)))
+    assert len(chunks) > 3
+    assert b"".join(chunks) == ply_bytes(depth, np.zeros((500, 30), np.uint8))
+    assert max(map(len, chunks)) < 100_000
+
+
+def test_depth_of_unknown_scale_is_in_proportion() -> None:
+    points = np.array(parse(ply_bytes(a_depth(40, 80), np.zeros((40, 80), np.uint8))))
+    assert -0.25 * 80 <= points[:, 2].min() < points[:, 2].max() <= 0
+
+
+def test_wrong_arguments_are_refused() -> None:
+    with pytest.raises(CofuseError, match="same size"):
+        ply_bytes(a_depth(4, 4), np.zeros((5, 4), np.uint8))
+    with pytest.raises(CofuseError, match="most_points"):
+        ply_bytes(a_depth(4, 4), np.zeros((4, 4), np.uint8), most_points=0)
