@@ -24,36 +24,56 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "errors": (set(), set()),
     "progress": (set(), set()),
     "prox": (set(), set()),
-    "images": ({"progress"}, set()),
+    "memory": (set(), {"psutil"}),
+    "images": ({"memory", "progress"}, set()),
     "patches": (set(), set()),
     "operators": ({"patches"}, set()),
     "kernels": ({"operators", "patches", "prox"}, {"cv2", "numba", "scipy"}),
     "joint": (set(), set()),
-    "joint_fusion": ({"joint", "kernels", "progress"}, set()),
+    "joint_tiles": ({"joint", "kernels", "memory"}, set()),
+    "joint_fusion": ({"joint", "joint_tiles", "progress"}, set()),
+    "planning": ({"joint_fusion", "memory"}, set()),
     "noise": ({"images", "progress"}, {"scipy"}),
     "camera_noise": ({"images", "noise", "progress"}, {"scipy"}),
     "selection": ({"images", "kernels", "operators", "patches"}, {"cv2"}),
     "cosparse": ({"operators", "progress", "prox"}, set()),
     "reconstruction": ({"kernels", "operators", "progress"}, set()),
     "settings": (set(), set()),
+    "alignment": ({"images", "progress"}, {"cv2"}),
+    "depth": ({"images", "noise", "progress"}, {"PIL", "cv2"}),
+    "hot_pixels": ({"images", "progress"}, {"cv2"}),
     "methods": (
-        {"camera_noise", "cosparse", "images", "joint", "joint_fusion", "noise", "operators"}
-        | {"patches", "progress", "reconstruction", "selection", "settings"},
+        {"camera_noise", "cosparse", "depth", "images", "joint", "joint_fusion", "memory", "noise"}
+        | {"operators", "patches", "planning", "progress", "reconstruction", "selection"}
+        | {"settings"},
         {"cv2"},
     ),
-    "fusion": ({"images", "methods", "operators", "patches", "progress", "settings"}, set()),
+    "fusion": (
+        {"alignment", "images", "memory", "methods", "operators", "patches", "planning"}
+        | {"progress", "settings"},
+        set(),
+    ),
     "simulation": ({"images"}, {"cv2"}),
     "learning": ({"cosparse", "joint", "kernels", "operators", "progress"}, {"torch"}),
     "baselines": ({"cofuse", "images", "patches", "progress"}, {"cv2", "numba", "scipy"}),
     "metrics": ({"images"}, {"cv2", "scipy"}),
-    "files": ({"cofuse", "images", "progress"}, {"PIL", "imagecodecs", "tifffile"}),
+    "files": (
+        {"cofuse", "images", "progress"},
+        {"PIL", "imagecodecs", "pillow_heif", "rawpy", "tifffile"},
+    ),
+    "jobs": (
+        {"alignment", "cofuse", "depth", "files", "fusion", "hot_pixels", "images", "joint"}
+        | {"memory", "operators", "patches", "planning", "progress", "settings"},
+        set(),
+    ),
     "cli": (
-        {"baselines", "cofuse", "files", "fusion", "images", "joint", "learning", "metrics"}
-        | {"noise", "operators", "progress", "simulation"},
+        {"baselines", "cofuse", "files", "fusion", "images", "jobs", "joint", "learning"}
+        | {"metrics", "noise", "operators", "progress", "simulation"},
         {"cyclopts", "rich", "torch"},
     ),
     "__init__": (
-        {"files", "fusion", "images", "learning", "noise", "operators", "progress", "simulation"},
+        {"alignment", "depth", "files", "fusion", "images", "learning", "noise", "operators"}
+        | {"progress", "simulation"},
         set(),
     ),
     "__main__": ({"cli"}, set()),
@@ -163,6 +183,7 @@ def test_torch_is_for_training_only():
 
 #: Libraries that take long to load, or that not everybody has.
 HEAVY = ("numba", "cv2", "scipy", "PIL", "tifffile", "imagecodecs", "torch", "rich", "cyclopts")
+HEAVY += ("rawpy", "pillow_heif", "psutil")
 
 
 @pytest.mark.parametrize("module", ["fusion", "joint", "settings", "images", "learning"])

@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import cv2
 import numpy as np
@@ -21,8 +21,9 @@ import tifffile
 import cofuse
 from cofuse import fusion
 from cofuse.cli import main
-from cofuse.cli.fuse import fuse as fuse_command
+from cofuse.cli.fuse import AlignOptions, FuseOptions, ReadOptions
 from cofuse.files import read_image, write_image
+from cofuse.jobs import run as jobs_run
 from cofuse.joint import JointModel, load_model, model_bytes
 from cofuse.metrics import psnr
 from cofuse.simulation import Simulation, sample_picture, simulate_stack
@@ -67,15 +68,26 @@ def place(tmp_path: Path, scene: Simulation, monkeypatch: pytest.MonkeyPatch) ->
     return tmp_path
 
 
+#: What is said before the work, whatever it will take.
+PLAN = r"cofuse: \d+ frames? of \d+x\d+ (?:grey|RGB) \w+: about [^,\n]+, up to [^,\n]+ of memory\n"
+
+
 @pytest.fixture
 def refused(place: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Check that a command line gets exit code 2, one line, and leaves every byte as it was."""
+    """Check that a command line gets exit code 2, one line, and leaves every byte as it was.
 
-    def check(*arguments: object, words: tuple[str, ...] = ()) -> str:
+    What is seen only ``late``, in the midst of the work, is told after the plan.
+    """
+
+    def check(*arguments: object, words: tuple[str, ...] = (), late: bool = False) -> str:
         before = contents(place)
         capsys.readouterr()
         assert run(*arguments) == 2
         out, err = capsys.readouterr()
+        if late:
+            plan = re.match(PLAN, err)
+            assert plan, err
+            err = err[plan.end() :]
         assert out == "" and err.startswith("cofuse: error: ") and err.endswith("\n"), (out, err)
         assert err.count("\n") == 1 and len(err) > len("cofuse: error: ") + 10, err
         assert contents(place) == before
@@ -90,11 +102,12 @@ def refused(place: Path, capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def test_fuses_files_and_says_so_in_one_line(place, scene, capsys):
-    assert run("fuse", "a.png", "b.png", "c.png", "-o", "fused.png") == 0
+    assert run("fuse", "a.png", "b.png", "c.png", "-o", "fused.png", "--no-align") == 0
     out, err = capsys.readouterr()
     line = r"3 frames of 72x64 grey uint8, sigma (\d+\.\d) \(estimated\), \d+\.\d s: fused\.png\n"
     found = re.fullmatch(line, out)
-    assert found and abs(float(found[1]) - 12) < 3 and err == ""
+    assert found and abs(float(found[1]) - 12) < 3 and re.fullmatch(PLAN, err)
+    assert err.startswith("cofuse: 3 frames of 72x64 grey uint8: ")
     image = read_image(place / "fused.png")
     assert np.array_equal(image, cofuse.fuse(scene.frames).image)
     best = max(psnr(frame, scene.truth) for frame in scene.frames)
@@ -142,7 +155,7 @@ def test_multi_page_tiff_is_a_stack(place, scene, capsys, dtype):
     scale = {"uint8": 1, "uint16": 257, "float32": np.float32(1 / 255)}[dtype]
     frames = [frame.astype(dtype) * scale for frame in scene.frames]
     tifffile.imwrite("stack.tif", np.stack(frames), photometric="minisblack")
-    assert run("fuse", "stack.tif", "-o", "x.tif", "--sigma", "0", "--json") == 0
+    assert run("fuse", "stack.tif", "-o", "x.tif", "--sigma", "0", "--json", "--no-align") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["frames"]["count"] == 3 and report["frames"]["dtype"] == dtype
     image = read_image(place / "x.tif")
@@ -153,7 +166,8 @@ def test_colour_frames_of_sixteen_bits(place):
     stack = simulate_stack(sample_picture(), frames=2, shape=(40, 48), dtype=np.uint16)
     for name, frame in zip("de", stack.frames, strict=True):
         write_image(place / f"{name}.png", frame)
-    assert run("fuse", "d.png", "e.png", "-o", "x.png", "--sigma", "0", "--quiet") == 0
+    arguments = ("fuse", "d.png", "e.png", "-o", "x.png", "--sigma", "0", "--quiet", "--no-align")
+    assert run(*arguments) == 0
     image = read_image(place / "x.png")
     assert image.dtype == np.uint16 and image.shape == (40, 48, 3)
 
@@ -161,7 +175,8 @@ def test_colour_frames_of_sixteen_bits(place):
 def test_white_is_passed_on(place, scene, capsys):
     for name, frame in zip("de", scene.frames, strict=False):
         write_image(place / f"{name}.tif", frame.astype(np.float32))
-    assert run("fuse", "d.tif", "e.tif", "-o", "x.tif", "--white", "255", "--json") == 0
+    arguments = ("fuse", "d.tif", "e.tif", "-o", "x.tif", "--white", "255", "--json", "--no-align")
+    assert run(*arguments) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["frames"]["white"] == 255.0
     assert report["sigma"] == pytest.approx(cofuse.fuse(scene.frames[:2]).sigma, abs=0.05)
@@ -195,7 +210,10 @@ def test_json_is_the_report_with_the_right_numbers(place, scene, capsys):
     assert all(trace["converged"] for trace in report["traces"].values())
     used = report["settings"]
     assert (used["preset"], used["stride"], used["align"]) == ("paper", 4, False)
-    assert set(report["seconds"]) == {"noise", "choice", "local estimate", "reconstruction"}
+    stages = {"noise", "choice", "local estimate", "reconstruction"}
+    seconds = report["seconds"]
+    assert set(seconds) == stages | {"total"}
+    assert seconds["total"] >= sum(seconds[stage] for stage in stages)
 
 
 def test_report_names_the_operator_that_was_used(place, capsys):
@@ -206,12 +224,13 @@ def test_report_names_the_operator_that_was_used(place, capsys):
 
 def test_report_of_the_joint_model_names_it_and_its_stages(place, scene, capsys):
     arguments = ("fuse", "a.png", "b.png", "c.png", "-o", "x.png", "--denoise", "0.5", "--json")
-    assert run(*arguments) == 0
+    assert run(*arguments, "--no-align") == 0
     report = json.loads(capsys.readouterr().out)
     used = report["settings"]
     assert (used["preset"], used["method"], used["model"]) == ("auto", "joint", "joint")
     assert used["denoise"] == 0.5 and used["weights"] == "all"
-    assert set(report["seconds"]) == {"noise", "fusion", "composition"} and not report["traces"]
+    assert set(report["seconds"]) == {"noise", "fusion", "composition", "total"}
+    assert not report["traces"]
     result = cofuse.fuse(scene.frames, denoise=0.5)
     assert np.array_equal(read_image(place / "x.png"), result.image)
     assert report["sigma"] == pytest.approx(result.sigma)
@@ -219,7 +238,8 @@ def test_report_of_the_joint_model_names_it_and_its_stages(place, scene, capsys)
 
 @pytest.mark.parametrize("preset", ["auto", "fast"])
 def test_denoise_and_settings_reach_the_library(place, scene, preset):
-    arguments = ("fuse", "a.png", "b.png", "c.png", "--preset", preset, "--sigma", "12")
+    frames = ("a.png", "b.png", "c.png")
+    arguments = ("fuse", *frames, "--preset", preset, "--sigma", "12", "--no-align")
     settings = cofuse.fusion.PRESETS[preset]
     for name, denoise in (("none.png", 0), ("some.png", 0.25)):
         assert run(*arguments, "-o", name, "--denoise", denoise, "--quiet") == 0
@@ -237,7 +257,7 @@ def test_model_can_be_one_of_your_own(place, scene):
     (place / "mine.npz").write_bytes(model_bytes(JointModel.from_arrays(changed)))
     (place / "same.npz").write_bytes(model_bytes(shipped))
     for name in ("same", "mine"):
-        model = ("--set", f"model={name}.npz", "--sigma", "12", "--quiet")
+        model = ("--set", f"model={name}.npz", "--sigma", "12", "--quiet", "--no-align")
         assert run("fuse", "a.png", "b.png", "c.png", "-o", f"{name}.png", *model) == 0
     usual = cofuse.fuse(scene.frames, sigma=12).image
     assert np.array_equal(read_image(place / "same.png"), usual)
@@ -248,7 +268,7 @@ def test_model_can_be_one_of_your_own(place, scene):
 def test_pictures_below_patch_size_are_for_the_joint_model_only(place, refused, size):
     small = read_image(place / "a.png")[: size[0], : size[1]]
     write_image(place / "tiny.png", small)
-    tiny = ("fuse", "tiny.png", "tiny.png", "--sigma", "0")
+    tiny = ("fuse", "tiny.png", "tiny.png", "--sigma", "0", "--no-align")
     for preset in ("fast", "paper"):
         words = (f"{size[1]}x{size[0]}", "7x7")
         refused(*tiny, "-o", "x.png", "--preset", preset, words=words)
@@ -258,7 +278,7 @@ def test_pictures_below_patch_size_are_for_the_joint_model_only(place, refused, 
 
 def test_source_map_can_be_read_back(place, scene):
     frames = ("a.png", "b.png", "c.png")
-    arguments = ("fuse", *frames, "-o", "x.png", "--sigma", "0", "--set", "seam=1")
+    arguments = ("fuse", *frames, "-o", "x.png", "--sigma", "0", "--set", "seam=1", "--no-align")
     assert run(*arguments, "--source-map", "map.png", "--quiet") == 0
     shades = read_image(place / "map.png")
     assert shades.dtype == np.uint8 and shades.ndim == 2
@@ -292,41 +312,48 @@ def test_one_frame_is_restored_with_a_warning(place, scene, capsys):
     assert run("fuse", "a.png", "-o", "x.png", "--sigma", "12") == 0
     out, err = capsys.readouterr()
     assert out.startswith("1 frame")
-    assert err == "cofuse: warning: one frame only: there is nothing to fuse, it is restored\n"
+    warning = "cofuse: warning: one frame only: there is nothing to fuse, it is restored\n"
+    assert re.fullmatch(PLAN + re.escape(warning), err)
     with pytest.warns(UserWarning, match="one frame"):
         expected = cofuse.fuse(scene.frames[:1], sigma=12).image
     assert np.array_equal(read_image(place / "x.png"), expected)
 
 
 def test_overwrite_replaces_every_output(place):
-    names = ("x.png", "map.png", "report.json")
+    names = ("x.png", "map.png", "map-colours.png", "report.json", "t.json")
     for name in names:
         (place / name).write_bytes(b"old")
     outputs = ("-o", "x.png", "--source-map", "map.png", "--report", "report.json")
+    outputs += ("--save-transforms", "t.json")
     assert run("fuse", "a.png", "b.png", *outputs, "--overwrite") == 0
     assert all((place / name).read_bytes() != b"old" for name in names)
 
 
 def test_defaults_are_the_librarys():
-    ours = inspect.signature(fuse_command).parameters
     theirs = inspect.signature(fusion.fuse).parameters
-    shared = set(theirs) - {"frames", "progress", "sigma"}
-    assert shared <= set(ours)
-    assert {name: ours[name].default for name in shared} == {
-        name: theirs[name].default for name in shared
+    ours = {
+        field.name: field.default
+        for group in (ReadOptions, AlignOptions, FuseOptions)
+        for field in dataclasses.fields(get_args(group)[0])
     }
-    assert theirs["sigma"].default is None and ours["sigma"].default == "auto"
+    # Files come from cameras and are aligned unless told otherwise; arrays are taken as they are.
+    assert ours["align"] is True
+    shared = set(theirs) - {"frames", "progress", "sigma", "align"}
+    assert shared <= set(ours)
+    assert {name: ours[name] for name in shared} == {name: theirs[name].default for name in shared}
+    assert theirs["sigma"].default is None and ours["sigma"] == "auto"
 
 
 def test_wish_to_stop_is_granted(place, monkeypatch, capsys):
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fusion, "fuse", interrupted)
+    monkeypatch.setattr(jobs_run, "fuse", interrupted)
     before = contents(place)
-    assert run("fuse", "a.png", "b.png", "-o", "x.png", "--report", "r.json") == 130
+    outputs = ("-o", "x.png", "--report", "r.json", "--save-transforms", "t.json")
+    assert run("fuse", "a.png", "b.png", *outputs) == 130
     out, err = capsys.readouterr()
-    assert out == "" and err.startswith("cofuse: interrupted") and err.count("\n") == 1
+    assert out == "" and re.fullmatch(PLAN + "cofuse: interrupted[^\n]*\n", err)
     assert contents(place) == before
 
 
@@ -387,8 +414,10 @@ def test_frames_that_do_not_work(place, refused, frames, words):
     if frames == (".",):
         for name in ("empty.png", "short.png", "text.png"):
             (place / name).unlink()
+    # That pixels are damaged is seen when they are decoded: of the first frame at once.
+    late = frames[1:] in (("short.png",), ("nan.tif",))
     for sigma in ("0", "10", "auto"):
-        refused("fuse", *frames, "-o", "x.tif", "--sigma", sigma, words=words)
+        refused("fuse", *frames, "-o", "x.tif", "--sigma", sigma, words=words, late=late)
 
 
 @pytest.mark.parametrize(
@@ -498,7 +527,7 @@ def test_result_does_not_replace_a_frame_of_a_folder(place, refused):
 def test_map_of_many_frames_is_checked_before_anything_is_written(place, refused):
     pages = np.zeros((257, 8, 8), np.uint8)
     tifffile.imwrite("many.tif", pages, photometric="minisblack")
-    many = ("fuse", "many.tif", "-o", "x.png", "--sigma", "0")
+    many = ("fuse", "many.tif", "-o", "x.png", "--sigma", "0", "--no-align")
     refused(*many, "--source-map", "map.jpg", words=("map.jpg", "uint16"))
     assert run(*many, "--source-map", "map.png", "--quiet") == 0
     assert read_image(place / "map.png").dtype == np.uint16
@@ -522,7 +551,7 @@ def test_full_disk_leaves_nothing_behind(place, refused, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", no_space)
-    refused("fuse", *FRAMES, "-o", "x.png", words=("No space left",))
+    refused("fuse", *FRAMES, "-o", "x.png", words=("No space left",), late=True)
 
 
 # --- the real command ----------------------------------------------------------------------------
@@ -544,7 +573,7 @@ def test_damaged_frame_shows_no_traceback(place):
     before = contents(place)
     done = command("fuse", "a.png", "short.png", "-o", "x.png", cwd=place)
     assert done.returncode == 2 and done.stdout == "" and contents(place) == before
-    assert done.stderr.startswith("cofuse: error: short.png") and done.stderr.count("\n") == 1
+    assert re.fullmatch(PLAN + "cofuse: error: short.png[^\n]*\n", done.stderr)
 
 
 def test_debug_shows_where_an_error_came_from(place):
@@ -562,11 +591,12 @@ def test_names_a_terminal_cannot_spell_are_no_obstacle(place, scene):
         cwd=place,
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
     )
-    assert (done.returncode, done.stderr) == (0, "") and "sch\\xe4rfer.png" in done.stdout
+    assert done.returncode == 0 and "sch\\xe4rfer.png" in done.stdout
+    assert re.fullmatch(PLAN, done.stderr)
     assert (place / "schärfer.png").exists()
 
 
 def test_one_frame_through_the_real_command(place):
     done = command("fuse", "a.png", "-o", "x.png", "--sigma", "0", cwd=place)
     assert done.returncode == 0 and done.stdout.startswith("1 frame")
-    assert done.stderr.startswith("cofuse: warning: one frame") and done.stderr.count("\n") == 1
+    assert re.fullmatch(PLAN + "cofuse: warning: one frame[^\n]*\n", done.stderr)

@@ -484,10 +484,29 @@ def test_results_repeat_to_the_bit():
         assert np.array_equal(first.image, second.image)
 
 
-def test_align_is_accepted_either_way():
-    frames = scene(0.0).frames
+def large_scene():
+    greys = [
+        cv2.cvtColor(sample_picture(name), cv2.COLOR_RGB2GRAY)[:256, :320]
+        for name in ("coffee", "chelsea")
+    ]
+    return simulate_stack(greys[0], frames=3, foreground=greys[1], seed=1)
+
+
+def test_frames_that_lie_right_are_not_touched_by_aligning():
+    frames = large_scene().frames
     images = [fuse(frames, sigma=0, align=align).image for align in (True, False)]
     assert np.array_equal(*images)
+
+
+def test_shifted_frames_are_aligned_when_asked():
+    simulation = large_scene()
+    frames = list(simulation.frames)
+    frames[2] = np.roll(frames[2], (5, -3), axis=(0, 1))
+    untouched = fuse(frames, sigma=0).image
+    result = fuse(frames, sigma=0, align=True).image
+    assert untouched.shape == (256, 320) and result.shape == (251, 317)
+    # The middle frame is the reference: the picture lies as it does.
+    assert psnr(result, simulation.truth[:-5, 3:]) > psnr(untouched, simulation.truth) + 5
 
 
 def test_presets_are_settings_under_their_names():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -310,6 +312,42 @@ def test_kept_frames_are_the_frames_and_each_is_read_once(most_bytes: int, frame
     # The stack itself goes on reading.
     stack[0]
     assert calls[0] == 2
+
+
+@pytest.mark.parametrize("most_bytes", [0, 1 << 20], ids=["file", "memory"])
+@pytest.mark.parametrize("shape", [(7, 9), (7, 9, 3)])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+def test_parts_of_kept_frames_are_the_frames_parts(
+    dtype: Any, shape: tuple[int, ...], most_bytes: int
+) -> None:
+    frames = np.random.default_rng(0).random((3, *shape)) * (1 if dtype == np.float32 else 200)
+    stack, calls = counted(list(frames.astype(dtype)))
+    with stack.kept(most_bytes) as kept:
+        assert kept.in_memory == (most_bytes > 0)
+        read = calls.copy()
+        for k, rows, columns in itertools.product(
+            range(3), (slice(0, 7), slice(2, 5), slice(6, 99)), (slice(0, 9), slice(3, 4))
+        ):
+            part = kept.part_reader(k)(rows, columns)
+            np.testing.assert_array_equal(part, frames[k, rows, columns].astype(dtype))
+            assert part.dtype == dtype
+        assert calls == read
+    np.testing.assert_array_equal(
+        stack.part_reader(1)(slice(1, 2), slice(0, 9)), frames[1, 1:2].astype(dtype)
+    )
+
+
+def test_frames_in_a_file_are_not_in_memory() -> None:
+    stack, _ = counted([np.zeros((500, 400, 3), np.uint8)] * 8)
+    tracemalloc.start()
+    try:
+        with stack.kept(0) as kept:
+            assert sum(int(frame.sum()) for frame in kept) == 0
+            kept.part_reader(7)(slice(3, 5), slice(0, 400))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * stack.frame_bytes
 
 
 def test_arrays_are_kept_as_they_are() -> None:

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from cofuse import joint, joint_fusion
 from cofuse.errors import CofuseError
 from cofuse.images import to_opponent
-from cofuse.joint import JointModel
-from cofuse.joint_fusion import JointResult, fuse_planes
+from cofuse.joint import LEVEL_CHANNELS, JointModel, load_model
+from cofuse.joint_fusion import JointResult, fuse_planes, fuse_tiles
+from cofuse.joint_tiles import TileWork
+from cofuse.kernels.joint_reach import Reach
 from cofuse.progress import Progress
 from tests.test_joint_kernels import random_model
 
@@ -276,18 +278,53 @@ def test_progress_counts_the_tiles_and_frames_are_read_once_a_tile() -> None:
     assert sorted(reads) == [0] * 4 + [1] * 4
 
 
-def test_tiles_shrink_for_many_frames_but_not_to_nothing() -> None:
-    def side(count: int, restore: bool) -> int:
-        readers: list[Any] = [None] * count
-        noise = np.ones((count, 3))
-        return joint_fusion._Work(model, readers, (9, 9), noise, restore, True, None).tile_side()
+def test_tiles_are_as_large_as_working_memory_allows() -> None:
+    for planes, restore in itertools.product((1, 3), (False, True)):
+        side = joint_fusion.tile_side(planes, restore)
+        assert 600 < side < 1100
+        working, *_ = joint_fusion.tile_bytes((1 << 20, 1 << 20), planes, restore)
+        assert 300 << 20 < working <= 400 << 20
+        # Pictures smaller than a tile take less.
+        assert joint_fusion.tile_bytes((100, 100), planes, restore)[0] < working / 50
+    assert joint_fusion.tile_side(3, False) > joint_fusion.tile_side(3, True)
+    assert joint_fusion.tile_bytes((99, 99), 3, False)[2] == 0, "scores need not be kept"
 
-    model = random_model(0, stages=5)
-    sides = [side(count, True) for count in (1, 2, 10, 30, 100, 1000)]
-    assert all(a >= b for a, b in itertools.pairwise(sides))
-    assert sides[0] > 600
-    assert sides[-1] == 256
-    assert side(30, False) > side(30, True), "scores need not be kept"
+
+def test_tiles_reach_as_far_as_their_memory_is_reckoned_for() -> None:
+    noise = np.ones((2, 3))
+    options: Any = {"restore": True, "weigh_all": True, "unfit": None}
+    options |= {"keep_planes": True, "keep_scores": True}
+    work = TileWork(load_model("joint"), [None] * 2, (9, 9), noise, **options)  # type: ignore[list-item]
+    assert work.margins[0] == joint_fusion._STAGES_REACH
+    far = 1 << 20
+    reach = Reach.of((far, far + 32), 2 * far, len(LEVEL_CHANNELS))
+    around = (reach.picture[1] - reach.picture[0] - 32) / 2
+    assert abs(around - joint_fusion._WEIGHER_REACH) <= 16
+
+
+@pytest.mark.parametrize("weights", ["all", "chosen"])
+@pytest.mark.parametrize("restore", [False, True])
+def test_what_is_kept_of_a_tile_changes_nothing(restore: bool, weights: Any) -> None:
+    model, frames, noise = random_model(3), planes_of(3, 60, 70, 3, 0), noise_of(3, 3)
+    readers = [lambda rows, columns, k=k: frames[k, rows, columns] for k in range(3)]
+    whole = fuse(model, frames, noise, restore=restore, weights=weights, tile=40)
+    for planes, scores in itertools.product((False, True), repeat=2):
+        tiles = fuse_tiles(
+            model,
+            readers,  # type: ignore[arg-type]
+            (60, 70),
+            noise,
+            restore=restore,
+            weights=weights,
+            tile=40,
+            keep_planes=planes,
+            keep_scores=scores,
+        )
+        for here, part in tiles:
+            for name in ("index", "confidence", "mixed", "restored"):
+                if getattr(whole, name) is not None:
+                    expected = getattr(whole, name)[here]
+                    np.testing.assert_array_equal(getattr(part, name), expected)
 
 
 @pytest.mark.parametrize(

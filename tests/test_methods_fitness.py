@@ -6,13 +6,13 @@ import cv2
 import numpy as np
 import pytest
 
-from cofuse.methods.fitness import unfit_blocks
+from cofuse.methods.fitness import judge_frames
 
 
 def ruled_out(frames, sigma=0.0):
     readers = [lambda rows, columns, f=f: f[rows, columns, None] for f in frames]
     names = [f"frame {k + 1}" for k in range(len(frames))]
-    return unfit_blocks(readers, frames[0].shape, np.full(len(frames), sigma), names)
+    return judge_frames(readers, frames[0].shape, np.full(len(frames), sigma), names).unfit
 
 
 def texture(seed=0, shape=(160, 200)):

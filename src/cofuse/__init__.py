@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cofuse.alignment import align_stack, aligned
+    from cofuse.depth import estimate_depth
     from cofuse.errors import CofuseError
     from cofuse.files import read_image, read_stack, write_image
     from cofuse.fusion import PRESETS, FusionSettings, fuse
@@ -28,6 +30,9 @@ __all__ = [
     "Progress",
     "Stack",
     "__version__",
+    "align_stack",
+    "aligned",
+    "estimate_depth",
     "estimate_noise",
     "fuse",
     "learn_operator",
@@ -40,6 +45,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "alignment": ("align_stack", "aligned"),
+    "depth": ("estimate_depth",),
     "errors": ("CofuseError",),
     "files": ("read_image", "read_stack", "write_image"),
     "fusion": ("PRESETS", "FusionSettings", "fuse"),

@@ -5,6 +5,7 @@ The noise level σ is always in 8-bit grey levels (0-255 scale), whatever the de
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,12 +15,17 @@ from numpy.typing import ArrayLike
 
 from cofuse.errors import CofuseError
 from cofuse.images import Fusion, Stack
+from cofuse.memory import used_memory
 from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.patches import patch_positions
+from cofuse.planning import Work, plan_fusion
 from cofuse.progress import ProgressCallback, silent
 from cofuse.settings import PRESETS, FusionSettings, resolve_preset
 
 __all__ = ["PRESETS", "FusionSettings", "fuse"]
+
+#: Bytes that the compiled kernels and what they need take when they are loaded.
+_KERNELS = 150_000_000
 
 
 def fuse(
@@ -28,9 +34,10 @@ def fuse(
     sigma: float | None = None,
     denoise: float = 1.0,
     preset: str | FusionSettings = "auto",
-    align: bool = True,
+    align: bool = False,
     operator: AnalysisOperator | str | Path | None = None,
     white: float | None = None,
+    max_memory: int | None = None,
     progress: ProgressCallback = silent,
 ) -> Fusion:
     """Fuse frames focused at different distances into one sharp picture, and remove their noise.
@@ -50,19 +57,26 @@ def fuse(
     preset
         ``"auto"``, ``"fast"``, ``"paper"``, or settings of your own.
     align
-        Reserved for the alignment of frames; they are at present taken as aligned either way.
+        Whether to bring the frames into place and to one brightness first (`align_stack`), and to
+        cut off what not all of them cover; the result is then smaller than the frames, unless they
+        lay right already.
     operator
         An operator (or its name or file) to use in place of that of ``fast`` or ``paper``; the
         model of ``auto`` has filters of its own.
     white
         The value of white when ``frames`` are arrays; see `Stack`.
+    max_memory
+        Most bytes of memory that this process should have; what does not fit goes to temporary
+        files, and the result is the same to the last bit. Default: at most 60 % of what is free.
+        ``auto`` keeps to it closely. ``fast`` and ``paper`` hold whole pictures in floats, about
+        100 and 650 bytes a pixel, of which only the frames can go to files.
     progress
         Called with a `Progress` now and then; may raise to cancel.
 
     Returns
     -------
     Fusion
-        Its ``image`` has the shape, dtype and range of the frames.
+        Its ``image`` has the dtype and range of the frames, and their shape unless they were cut.
     """
     stack = frames if isinstance(frames, Stack) else Stack.from_arrays(frames, white=white)
     settings = resolve_preset(preset)
@@ -72,24 +86,38 @@ def fuse(
         raise CofuseError(f"sigma is {sigma}; expected a number of grey levels, 0 or more")
     if len(stack) == 1:
         warnings.warn("one frame only: there is nothing to fuse, it is restored", stacklevel=2)
-    if settings.method == "joint":
-        from cofuse.methods.joint import JointRun
+    if settings.method == "joint" and operator is not None:
+        raise CofuseError(
+            "an operator was given, but the joint model has filters of its own; use operators "
+            "with the preset fast or paper"
+        )
+    if align:
+        from cofuse.alignment import align_stack, aligned
 
-        if operator is not None:
-            raise CofuseError(
-                "an operator was given, but the joint model has filters of its own; use operators "
-                "with the preset fast or paper"
-            )
-        # The model looks at all frames tile by tile: each is decoded once, and kept at hand.
-        with stack.kept() as kept:
-            return JointRun(kept, settings, progress).fuse(sigma, denoise)
-    if not isinstance(operator, AnalysisOperator):
-        operator = load_operator(operator or settings.operator)
-    patch_positions(stack.shape, operator.patch_size, 1)  # refuses a picture below patch size
-    if settings.method == "shrinkage":
-        from cofuse.methods.shrinkage import ShrinkageRun
+        stack = aligned(stack, align_stack(stack, progress=progress))
+    work = Work(stack.shape, stack.dtype, len(stack), settings.method, stack.in_memory)
+    plan = plan_fusion(work, max_memory=max_memory, used=_used_memory())
+    if settings.method != "joint":
+        if not isinstance(operator, AnalysisOperator):
+            operator = load_operator(operator or settings.operator)
+        patch_positions(stack.shape, operator.patch_size, 1)  # refuses a picture below patch size
+    # Frames are looked at several times: each is decoded and brought into place once.
+    with stack.kept(len(stack) * stack.frame_bytes if plan.keep_frames else 0) as kept:
+        if settings.method == "joint":
+            from cofuse.methods.joint import JointRun
 
-        return ShrinkageRun(stack, settings, progress, operator=operator).fuse(sigma, denoise)
-    from cofuse.methods.letter import LetterRun
+            return JointRun(kept, settings, progress, plan).fuse(sigma, denoise)
+        assert isinstance(operator, AnalysisOperator)
+        if settings.method == "shrinkage":
+            from cofuse.methods.shrinkage import ShrinkageRun
 
-    return LetterRun(stack, settings, progress, operator=operator).fuse(sigma, denoise)
+            run = ShrinkageRun(kept, settings, progress, plan, operator=operator)
+            return run.fuse(sigma, denoise)
+        from cofuse.methods.letter import LetterRun
+
+        return LetterRun(kept, settings, progress, plan, operator=operator).fuse(sigma, denoise)
+
+
+def _used_memory() -> int:
+    """Memory that the process has, and what libraries and compiled kernels will add to it."""
+    return used_memory() + (0 if "numba" in sys.modules else _KERNELS)

@@ -7,23 +7,25 @@ places where that scale is applied.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cofuse.errors import CofuseError
+from cofuse.memory import Shelf
 from cofuse.progress import SolverTrace
 
 __all__ = [
     "LUMINANCE_WEIGHTS",
     "Fusion",
+    "PartReader",
     "Pixels",
     "Stack",
     "from_opponent",
@@ -50,10 +52,12 @@ _DTYPES = (np.uint8, np.uint16, np.float32, np.float64)
 #: A float frame whose values pass this is certainly not on the 0-1 scale.
 _FLOAT_SCALE_LIMIT = 16.0
 
-#: Bytes of frames that `Stack.kept` holds in memory.
+#: Bytes of frames that `Stack.kept` holds in memory unless told otherwise.
 _KEPT_BYTES = 1 << 30
 
 Pixels = NDArray[Any]
+#: Reads rows and columns of a frame; what it returns is not to be written to.
+PartReader = Callable[[slice, slice], Pixels]
 Levels = NDArray[np.float32]
 
 
@@ -86,6 +90,7 @@ class Stack:
             raise CofuseError(f"{len(readers)} frames but {len(self.names)} names were given")
         self._readers = tuple(readers)
         self._in_memory = False
+        self._shelf: Shelf | None = None
         first = self._readers[0]()
         _check_frame(first, self.names[0])
         self.shape: tuple[int, ...] = first.shape
@@ -139,6 +144,23 @@ class Stack:
     def __iter__(self) -> Iterator[Pixels]:
         return (self[k] for k in range(len(self)))
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether all frames are arrays in memory."""
+        return self._in_memory
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of one frame."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def part_reader(self, index: int) -> PartReader:
+        """Open one frame to read parts of it; of `kept` frames nothing but these is read."""
+        if self._shelf is not None:
+            return partial(self._shelf.read, index)
+        frame = self[index]
+        return lambda rows, columns: frame[rows, columns]
+
     @contextmanager
     def kept(self, most_bytes: int = _KEPT_BYTES) -> Iterator[Stack]:
         """Read every frame once and keep all at hand: in memory, or if they are many in a file.
@@ -146,29 +168,21 @@ class Stack:
         Frames that are arrays already are taken as they are. The file is a nameless temporary one
         and goes when the frames are no longer needed.
         """
-        if self._in_memory:
+        if self._in_memory or self._shelf is not None:
             yield self
             return
-        size = int(np.prod(self.shape)) * self.dtype.itemsize
-        with ExitStack() as files:
-            if size * len(self) <= most_bytes:
-                frames = list(self)
-            else:
-                file = files.enter_context(TemporaryFile())
-                # Written, not mapped: a full disk must be an error, and under a map it is a crash.
-                try:
-                    for frame in self:
-                        file.write(np.ascontiguousarray(frame).data)
-                    file.flush()
-                except OSError as error:
-                    raise CofuseError(
-                        f"{len(self)} frames of {size / 1e6:.0f} MB do not fit into the temporary "
-                        f"folder: {error.strerror}; name a larger one in TMPDIR"
-                    ) from error
-                frames = list(np.memmap(file, self.dtype, "r", shape=(len(self), *self.shape)))
-            kept = copy(self)
+        kept = copy(self)
+        if self.frame_bytes * len(self) <= most_bytes:
+            frames = list(self)
             kept._readers = tuple(partial(np.asarray, frame) for frame in frames)
             kept._in_memory = True
+            yield kept
+            return
+        with Shelf(len(self), self.shape, self.dtype, in_memory=False) as shelf:
+            for index in range(len(self)):
+                shelf.write(index, self[index])
+            kept._readers = tuple(partial(shelf.read, index) for index in range(len(self)))
+            kept._shelf = shelf
             yield kept
 
     @property

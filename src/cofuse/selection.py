@@ -9,17 +9,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.images import Pixels, Stack, luminance
+from cofuse.images import PartReader, Pixels, Stack, luminance
 from cofuse.operators import AnalysisOperator
 from cofuse.patches import Positions, add_patches, take_patches
 
 __all__ = [
     "Choice",
+    "Rows",
     "choose",
     "compose",
     "compose_with",
@@ -50,6 +51,12 @@ _EMPTY = 2.8
 #: Side of the parts of a picture that are looked at for it.
 _PART = 256
 
+#: Rows of a picture that are worked on at a time: floats of a whole one take much memory. These
+#: do not depend on how much there is.
+_BAND = 256
+#: Rows in which small regions are filled at a time, and how far around one looks at first.
+_FILL_BAND, _FILL_REACH = 1024, 128
+
 Levels = NDArray[np.float32]
 Indices = NDArray[np.unsignedinteger[Any]]
 
@@ -60,6 +67,12 @@ class Choice:
 
     index: Indices
     confidence: Levels
+
+
+class Rows(Protocol):
+    """A picture in grey levels of which rows can be had; an array is one."""
+
+    def __getitem__(self, rows: slice, /) -> Levels: ...
 
 
 def choose(activities: Iterable[Levels]) -> Choice:
@@ -138,30 +151,71 @@ def remove_small_regions(choice: Choice, smallest: int, *, only_specks: bool = F
     one frame only. Where the choice changes the confidence becomes 0. A map of nothing but small
     regions stays.
     """
-    import cv2
-
     from cofuse.kernels.cpu import region_areas
 
     areas = region_areas(choice.index)
-    small = areas < smallest
+    small, tiny = areas < smallest, areas < _TINY
+    del areas
     if small.all():
         return choice
     if only_specks:
         sure = choice.confidence > _SURE
         sure[_RIM:-_RIM, _RIM:-_RIM] = False
         small &= ~sure
-        crowd = cv2.blur(small.astype(np.float32), _CROWD, borderType=cv2.BORDER_REFLECT)
-        small &= (crowd < _CROWDED) | (areas < _TINY)
+        small = _sparse(small, tiny)
     if not small.any():
         return choice
-    _, nearest = cv2.distanceTransformWithLabels(
-        small.astype(np.uint8), cv2.DIST_L2, 5, labelType=cv2.DIST_LABEL_PIXEL
-    )
-    # OpenCV numbers the pixels of the larger regions and tells each other pixel its nearest one.
-    index_of = np.zeros(int(nearest.max()) + 1, choice.index.dtype)
-    index_of[nearest[~small]] = choice.index[~small]
-    index = index_of[nearest]
-    return Choice(index, np.where(index == choice.index, choice.confidence, np.float32(0)))
+    index = _filled(choice.index, small)
+    confidence = choice.confidence.copy()
+    confidence[index != choice.index] = 0
+    return Choice(index, confidence)
+
+
+def _sparse(small: NDArray[np.bool_], tiny: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Leave out the small places that lie among many others, unless they are tiny."""
+    import cv2
+
+    sparse = np.empty_like(small)
+    for rows, around, inner in _bands(len(small), _BAND, _CROWD[1]):
+        near = small[around].astype(np.float32)
+        crowd = cv2.blur(near, _CROWD, borderType=cv2.BORDER_REFLECT)[inner]
+        sparse[rows] = small[rows] & ((crowd < _CROWDED) | tiny[rows])
+    return sparse
+
+
+def _filled(index: Indices, small: NDArray[np.bool_]) -> Indices:
+    """Give every small place the index of the nearest other one."""
+    import cv2
+
+    filled = index.copy()
+    reach = _FILL_REACH
+    for start in range(0, len(index), _FILL_BAND):
+        rows = slice(start, start + _FILL_BAND)
+        if not small[rows].any():
+            continue
+        while True:
+            top, bottom = max(start - reach, 0), start + _FILL_BAND + reach
+            here, inner = small[top:bottom], slice(start - top, start - top + _FILL_BAND)
+            distance, nearest = cv2.distanceTransformWithLabels(
+                here.astype(np.uint8), cv2.DIST_L2, 5, labelType=cv2.DIST_LABEL_PIXEL
+            )
+            # What lies beyond is no matter where half the way to it leads to something nearer.
+            if reach >= len(index) or 2 * distance[inner].max() < reach - 4:
+                break
+            reach *= 2
+        # OpenCV numbers the pixels of the others and tells each small one its nearest.
+        index_of = np.zeros(int(nearest.max()) + 1, index.dtype)
+        index_of[nearest[~here]] = index[top:bottom][~here]
+        filled[rows] = index_of[nearest[inner]]
+    return filled
+
+
+def _bands(height: int, band: int, reach: int) -> Iterator[tuple[slice, slice, slice]]:
+    """Rows in bands: which, which with so many around them, and where the first lie in those."""
+    for start in range(0, height, band):
+        stop, top = min(start + band, height), max(start - reach, 0)
+        around = slice(top, min(stop + reach, height))
+        yield slice(start, stop), around, slice(start - top, stop - top)
 
 
 def compose(stack: Stack, frames: Iterable[Pixels], index: Indices, *, seam: int) -> Pixels:
@@ -174,48 +228,76 @@ def compose(stack: Stack, frames: Iterable[Pixels], index: Indices, *, seam: int
     import cv2
 
     image = np.empty(stack.shape, stack.dtype)
-    blend = np.zeros(stack.shape, np.float32)
-    near_seam = np.zeros(index.shape, np.bool_)
+    bands = list(_bands(len(index), _BAND, seam))
+    near_seam = _near_seams(index, seam)
+    # Floats are kept along the seams only.
+    blends = [np.zeros((int(near_seam[b].sum()), *stack.shape[2:]), np.float32) for b, *_ in bands]
     for number, frame in enumerate(frames):
-        mine = index == number
-        image[mine] = frame[mine]
-        votes = cv2.boxFilter(
-            mine.astype(np.uint8),
-            cv2.CV_32F,
-            (seam, seam),
-            normalize=False,
-            borderType=cv2.BORDER_REPLICATE,
-        )
-        mixed = (votes > 0) & (votes < seam * seam)
-        share = votes[mixed] / np.float32(seam * seam)
-        blend[mixed] += share.reshape(-1, *[1] * (frame.ndim - 2)) * stack.to_levels(frame[mixed])
-        near_seam |= mixed
-    change = np.abs(blend[near_seam] - stack.to_levels(image[near_seam]))
-    near_seam[near_seam] = (change if change.ndim == 1 else change.max(axis=1)) > _VISIBLE_STEP
-    image[near_seam] = stack.from_levels(blend[near_seam])
+        for (rows, around, inner), blend in zip(bands, blends, strict=True):
+            mine = index[around] == number
+            if not mine.any():
+                continue
+            np.copyto(image[rows], frame[rows], where=_as_deep(mine[inner], frame))
+            votes = cv2.boxFilter(
+                mine.astype(np.uint8),
+                cv2.CV_32F,
+                (seam, seam),
+                normalize=False,
+                borderType=cv2.BORDER_REPLICATE,
+            )[inner]
+            mixed = (votes > 0) & (votes < seam * seam)
+            share = votes[mixed] / np.float32(seam * seam)
+            added = _as_deep(share, frame[0]) * stack.to_levels(frame[rows][mixed])
+            blend[mixed[near_seam[rows]]] += added
+    for (rows, *_), blend in zip(bands, blends, strict=True):
+        _hide_seams(stack, image[rows], near_seam[rows], blend)
     return image
 
 
 def compose_with(
-    stack: Stack, frames: Iterable[Pixels], index: Indices, mixed: Levels, *, seam: int
+    stack: Stack, frames: Iterable[Pixels], index: Indices, mixed: Rows, *, seam: int
 ) -> Pixels:
     """Copy every pixel from its chosen frame; where a seam would show take the mixture given.
 
     That is within a window of ``seam`` pixels of a border of the choice, and only where it changes
     a pixel by more than a few grey levels. Everywhere else pixels are exact copies.
     """
+    image = np.empty(stack.shape, stack.dtype)
+    bands = [rows for rows, *_ in _bands(len(index), _BAND, 0)]
+    for number, frame in enumerate(frames):
+        for rows in bands:
+            mine = index[rows] == number
+            np.copyto(image[rows], frame[rows], where=_as_deep(mine, frame))
+    near_seam = _near_seams(index, seam)
+    for rows in bands:
+        _hide_seams(stack, image[rows], near_seam[rows], mixed[rows][near_seam[rows]])
+    return image
+
+
+def _near_seams(index: Indices, seam: int) -> NDArray[np.bool_]:
+    """Pixels in whose window of ``seam`` pixels more than one frame was chosen."""
     import cv2
 
-    image = np.empty(stack.shape, stack.dtype)
-    for number, frame in enumerate(frames):
-        mine = index == number
-        image[mine] = frame[mine]
     window = np.ones((seam, seam), np.uint8)
-    near_seam = np.asarray(cv2.dilate(index, window) != cv2.erode(index, window))
-    change = np.abs(mixed[near_seam] - stack.to_levels(image[near_seam]))
-    near_seam[near_seam] = (change if change.ndim == 1 else change.max(axis=1)) > _VISIBLE_STEP
-    image[near_seam] = stack.from_levels(mixed[near_seam])
-    return image
+    near = np.empty(index.shape, np.bool_)
+    for rows, around, inner in _bands(len(index), _BAND, seam):
+        here = index[around]
+        near[rows] = (cv2.dilate(here, window) != cv2.erode(here, window))[inner]
+    return near
+
+
+def _hide_seams(stack: Stack, image: Pixels, near: NDArray[np.bool_], mixed: Levels) -> None:
+    """Put the mixture of the pixels ``near`` a seam where it would show."""
+    change = np.abs(mixed - stack.to_levels(image[near]))
+    shows = (change if change.ndim == 1 else change.max(axis=1)) > _VISIBLE_STEP
+    near = near.copy()
+    near[near] = shows
+    image[near] = stack.from_levels(mixed[shows])
+
+
+def _as_deep(values: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
+    """Give values that all channels share the channels' axis."""
+    return values[..., None] if values.ndim < like.ndim else values
 
 
 def reduce(levels: Levels, scale: int) -> Levels:
@@ -234,8 +316,8 @@ def picture_scale(stack: Stack) -> int:
     half of them with more in it.
     """
     parts: list[Levels] = []
-    for frame in stack:
-        found = [_detail(part) for part in _parts(stack, frame)]
+    for number in range(len(stack)):
+        found = [_detail(part) for part in _parts(stack, stack.part_reader(number))]
         parts = (
             found if not parts else [np.maximum(a, b) for a, b in zip(parts, found, strict=True)]
         )
@@ -249,7 +331,7 @@ def picture_scale(stack: Stack) -> int:
     return max(1, scale // 2)
 
 
-def _parts(stack: Stack, frame: Pixels) -> Iterator[Levels]:
+def _parts(stack: Stack, read: PartReader) -> Iterator[Levels]:
     """Cut squares out of a frame, evenly, as luminance."""
     side = min(_PART, stack.height, stack.width)
     starts = (
@@ -257,7 +339,8 @@ def _parts(stack: Stack, frame: Pixels) -> Iterator[Levels]:
         for length in (stack.height, stack.width)
     )
     for top, left in itertools.product(*starts):
-        yield luminance(stack.to_levels(frame[top : top + side, left : left + side]))
+        part = read(slice(top, top + side), slice(left, left + side))
+        yield luminance(stack.to_levels(part))
 
 
 def _detail(part: Levels) -> Levels:
@@ -276,15 +359,25 @@ def spread_choice(choice: Choice, scale: int, shape: tuple[int, int], frames: in
     """Enlarge a choice by a whole factor, its borders smooth, and cut it to ``shape``."""
     import cv2
 
-    size = choice.index.shape[1] * scale, choice.index.shape[0] * scale
+    index = np.empty(shape, np.uint8 if frames <= 256 else np.uint16)
+    confidence = np.empty(shape, np.float32)
+    for rows, around, inner in _bands(len(choice.index), max(1, _BAND // scale), 1):
+        here = Choice(choice.index[around], choice.confidence[around])
+        size = here.index.shape[1] * scale, here.index.shape[0] * scale
+        large = slice(inner.start * scale, inner.stop * scale), slice(0, shape[1])
+        out = slice(rows.start * scale, rows.stop * scale)
 
-    def votes(frame: int) -> Levels:
-        mine = np.where(choice.index == frame, choice.confidence + np.float32(0.05), np.float32(0))
-        return np.asarray(cv2.resize(mine, size, interpolation=cv2.INTER_LINEAR), np.float32)
+        def enlarged(small: Levels, size: tuple[int, int] = size, large: Any = large) -> Levels:
+            return np.asarray(cv2.resize(small, size, interpolation=cv2.INTER_LINEAR)[large])
 
-    index = choose(votes(frame)[: shape[0], : shape[1]] for frame in range(frames)).index
-    confidence = cv2.resize(choice.confidence, size, interpolation=cv2.INTER_LINEAR)
-    return Choice(index, np.asarray(confidence[: shape[0], : shape[1]], np.float32))
+        def votes(frame: int, here: Choice = here) -> Levels:
+            mine = here.confidence + np.float32(0.05)
+            return np.where(here.index == frame, mine, np.float32(0))
+
+        cut = len(index[out])
+        chosen = choose(enlarged(votes(frame)) for frame in range(frames))
+        index[out], confidence[out] = chosen.index[:cut], enlarged(here.confidence)[:cut]
+    return Choice(index, confidence)
 
 
 def patch_votes(

@@ -276,7 +276,7 @@ def _solve(
     """Find one matrix a frame, and its expected error in pixels, from all pairs at once.
 
     With T_r = 1 for the reference r, minimise sum w_ab |T_b - T_ab T_a|² over all pairs (a, b):
-    a linear problem, and its solution is of the same model as the pairs.
+    a linear problem, whose solution is of the pairs' model but for what they disagree in.
     """
     frames = sorted({pair.second for pair in pairs})
     place = {frame: slice(3 * n, 3 * n + 3) for n, frame in enumerate(frames)}
@@ -309,7 +309,7 @@ def _settle(
     solved: tuple[Matrix, float], model: Model, size: tuple[int, int], still: float
 ) -> Transform:
     """Make a transform of a matrix; where it moves nothing, or by whole pixels, exactly so."""
-    found, spread = Transform(solved[0], model), solved[1]
+    found, spread = Transform(_of_model(solved[0], model), model), solved[1]
     still = max(still, min(_STILL_ERRORS * spread, _STILL_LIMIT))
     if found.corner_displacement(size) <= still:
         return Transform.identity(model)
@@ -318,3 +318,17 @@ def _settle(
     shift = Transform(whole, model)
     apart = np.abs(found(corners(size)) - shift(corners(size))).max()
     return shift if apart <= _WHOLE else found
+
+
+def _of_model(matrix: Matrix, model: Model) -> Matrix:
+    """Take the nearest matrix of a model."""
+    matrix = matrix / matrix[2, 2]
+    if model == "homography":
+        return matrix
+    linear = matrix[:2, :2]
+    if model == "translation":
+        linear = np.eye(2)
+    elif model == "similarity":
+        along, across = (linear[0, 0] + linear[1, 1]) / 2, (linear[1, 0] - linear[0, 1]) / 2
+        linear = np.array([[along, -across], [across, along]])
+    return np.vstack([np.column_stack([linear, matrix[:2, 2]]), [0.0, 0.0, 1.0]])

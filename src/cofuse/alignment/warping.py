@@ -190,9 +190,10 @@ def _covered(
     planes = (to_u, (size[1] - 1) * down - to_u, to_v, (size[0] - 1) * down - to_v, down)
     low, high = np.full(y.shape, -np.inf), np.full(y.shape, np.inf)
     for a, b, c in planes:
-        rest = b * y + c
+        # A frame that misses a place by rounding alone covers it.
+        rest = b * y + c + _ROUNDING
         if abs(a) < 1e-15:
-            high[rest < -_ROUNDING] = -np.inf
+            high[rest < 0] = -np.inf
         elif a > 0:
             low = np.maximum(low, -rest / a)
         else:

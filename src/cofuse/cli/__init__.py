@@ -1,6 +1,7 @@
 """The command line: `main` parses, calls one command, and turns its end into an exit code.
 
-Exit codes: 0 done; 2 a mistake the user can mend, told in one line; 130 interrupted.
+Exit codes: 0 done; 1 some stacks of a batch failed; 2 a mistake the user can mend, told in one
+line; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from cyclopts import CycloptsError
 
     from cofuse.cli.application import app
+    from cofuse.cli.console import say
     from cofuse.errors import CofuseError
 
     tokens = list(sys.argv[1:] if arguments is None else arguments)
@@ -27,25 +29,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in tokens
     tokens = [token for token in tokens if token != "--debug"]
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: _say(f"warning: {message}")
+        warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
         warnings.simplefilter("always", UserWarning)
         try:
-            app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+            code = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
         except (CofuseError, CycloptsError) as error:
             if debug:
                 raise
-            _say(f"error: {' '.join(str(error).split())}")
+            say(f"error: {' '.join(str(error).split())}")
             return 2
         except BrokenPipeError:
             # Whoever read the output has gone, as `head` does: no reason to complain.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         except KeyboardInterrupt:
-            _say("interrupted; nothing was written half")
+            say("interrupted; nothing was written half")
             return 130
-    return 0
-
-
-def _say(line: str) -> None:
-    """Print one line for people, beside the results on standard output."""
-    print(f"cofuse: {line}", file=sys.stderr)
+    return code or 0

@@ -3,6 +3,7 @@
 from cyclopts import App
 
 from cofuse import __version__
+from cofuse.cli.batch import batch
 from cofuse.cli.compare import compare
 from cofuse.cli.demo import demo
 from cofuse.cli.evaluate import evaluate
@@ -21,6 +22,7 @@ app = App(
     suppress_keyboard_interrupt=False,  # `main` has a word to say about it
 )
 app.command(fuse)
+app.command(batch)
 app.command(learn)
 app.command(operators)
 app.command(simulate)

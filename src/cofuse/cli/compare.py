@@ -13,10 +13,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from cofuse import fusion
-from cofuse.cli.console import Flag, Output, empty_folder, parse_sigma, progress_bars
+from cofuse.cli.console import Flag, Output, empty_folder, progress_bars
 from cofuse.cli.evaluate import plain_scores, score_digits, score_table, split_names
 from cofuse.errors import CofuseError
 from cofuse.images import Fusion, Pixels, Stack
+from cofuse.jobs.settings import noise_level
 from cofuse.progress import Progress
 
 __all__ = ["compare"]
@@ -96,9 +97,7 @@ def compare(
     from cofuse.metrics.scoring import choose_metrics
     from cofuse.noise import noise_to_remove
 
-    level = parse_sigma(sigma)
-    if level is not None and not 0 <= level < float("inf"):
-        raise CofuseError(f"--sigma is {sigma}; expected a number of grey levels, 0 or more")
+    level = noise_level(sigma)
     wanted = list(dict.fromkeys(split_names(methods)))
     for method in wanted:
         _resolve(method)

@@ -1,4 +1,4 @@
-"""What commands share: progress bars on standard error, the noise level's spelling, folders."""
+"""What commands share: progress bars and lines on standard error, folders."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = [
     "Flag",
     "Output",
     "empty_folder",
-    "parse_sigma",
     "progress_bars",
+    "say",
 ]
 
 #: A switch without a ``--no-…`` form.
@@ -58,16 +58,9 @@ def progress_bars(*, quiet: bool) -> Iterator[ProgressCallback]:
         yield show
 
 
-def parse_sigma(text: str) -> float | None:
-    """Read ``auto`` or a number of 8-bit grey levels."""
-    if text == "auto":
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise CofuseError(
-            f"--sigma is {text!r}; expected auto or a number of 8-bit grey levels"
-        ) from None
+def say(line: str) -> None:
+    """Print one line for people, beside the results on standard output."""
+    print(f"cofuse: {line}", file=sys.stderr)
 
 
 def empty_folder(path: Path, *, overwrite: bool) -> Path:

@@ -129,10 +129,13 @@ def select_cosupport(coefficients: Array, gram: Array, rank: int) -> NDArray[np.
     return chosen.T
 
 
-def region_areas(labels: Array) -> NDArray[np.int64]:
+def region_areas(labels: Array) -> NDArray[np.signedinteger[Any]]:
     """For every pixel the number of pixels in its region: same label, joined by edges."""
-    areas: NDArray[np.int64] = loops.areas(np.ascontiguousarray(labels))
-    return areas
+    areas: NDArray[np.signedinteger[Any]] = np.full(
+        labels.size, -1, np.int32 if labels.size < 2**31 else np.int64
+    )
+    loops.areas(np.ascontiguousarray(labels), areas)
+    return areas.reshape(labels.shape)
 
 
 def _threads() -> int:

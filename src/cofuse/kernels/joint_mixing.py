@@ -166,8 +166,8 @@ class Agreement:
         self.bias = np.pad(bias, (0, -len(bias) % 4))
         # The measures are cheap: made twice, they need not be kept for every frame.
         self.mean = self._measure(frames[0])
-        for frame in frames[1:]:
-            self.mean += self._measure(frame)
+        for number in range(1, len(frames)):
+            self.mean += self._measure(frames[number])
         self.mean /= np.float32(len(frames))
 
     def scores(self, number: int, scores: Floats) -> Floats:

@@ -115,8 +115,8 @@ class Weigher:
         """
         self.count = len(frames)
         mean = frames[0].copy()
-        for frame in frames[1:]:
-            mean += frame
+        for index in range(1, self.count):
+            mean += frames[index]
         mean /= np.float32(self.count)
         base, fine_base = self._mean_coefficients(mean)
         keep = 2 * base.nbytes * self.count <= _KEPT_BYTES  # coarser levels add less than half

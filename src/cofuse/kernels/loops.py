@@ -276,31 +276,46 @@ def cosupport(order, gram, rank, chosen):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _root(parents, i):  # type: ignore[no-untyped-def]
+def _root(links, i):  # type: ignore[no-untyped-def]
     """Representative of i's region, shortening the way there."""
-    while parents[i] != i:
-        parents[i] = parents[parents[i]]
-        i = parents[i]
+    while links[i] >= 0:
+        above = links[i]
+        if links[above] >= 0:
+            links[i] = links[above]
+        i = above
     return i
 
 
 @_jit
-def areas(labels):  # type: ignore[no-untyped-def]
-    """Union-find over the pixels, then the count of every representative."""
+def _join(links, i, j):  # type: ignore[no-untyped-def]
+    """Make one region of two."""
+    i, j = _root(links, i), _root(links, j)
+    if i != j:
+        links[j] += links[i]
+        links[i] = j
+
+
+@_jit
+def areas(labels, links):  # type: ignore[no-untyped-def]
+    """Union-find over the pixels in ``links``, all -1 at first; it becomes the regions' areas.
+
+    A pixel links to another one of its region; the last has the region's area, negative. All in
+    one array: whole pictures come here.
+    """
     height, width = labels.shape
-    parents = np.arange(height * width)
     for y in range(height):
         for x in range(width):
             here = y * width + x
             if x > 0 and labels[y, x] == labels[y, x - 1]:
-                parents[_root(parents, here)] = _root(parents, here - 1)
+                _join(links, here, here - 1)
             if y > 0 and labels[y, x] == labels[y - 1, x]:
-                parents[_root(parents, here)] = _root(parents, here - width)
-    counts = np.zeros(height * width, np.int64)
+                _join(links, here, here - width)
     for i in range(height * width):
-        counts[_root(parents, i)] += 1
-    areas = np.empty((height, width), np.int64)
-    for y in range(height):
-        for x in range(width):
-            areas[y, x] = counts[_root(parents, y * width + x)]
-    return areas
+        root = _root(links, i)
+        if root != i:
+            links[i] = root
+    for i in range(height * width):
+        if links[i] >= 0:
+            links[i] = links[links[i]]
+    for i in range(height * width):
+        links[i] = -links[i]

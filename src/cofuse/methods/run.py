@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from cofuse.images import Fusion, Pixels, Stack, from_opponent, to_opponent
 from cofuse.noise import noise_to_remove
+from cofuse.planning import Plan
 from cofuse.progress import Progress, ProgressCallback, SolverTrace
 from cofuse.selection import Choice
 from cofuse.settings import FusionSettings
@@ -29,6 +30,7 @@ class Run:
     stack: Stack
     settings: FusionSettings
     progress: ProgressCallback
+    plan: Plan = Plan()  # noqa: RUF009 (it never changes)
     sigma: float = 0.0
     trace: dict[str, SolverTrace] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,172 @@
+"""``cofuse batch``: many stacks in one go."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from cofuse.cli.console import Flag, Output, progress_bars, say
+from cofuse.cli.fuse import FuseOptions, FusingOptions, ReadOptions, WriteOptions, WritingOptions
+from cofuse.errors import CofuseError
+from cofuse.jobs.options import Aligning, Reading, Request
+
+if TYPE_CHECKING:
+    from cofuse.jobs.batch import Result
+
+__all__ = ["batch"]
+
+_HIDDEN = Parameter(parse=False)
+
+
+@dataclass(frozen=True)
+class BatchAligning(Aligning):
+    __doc__ = Aligning.__doc__
+
+    # These name files of one stack, or write no picture.
+    transforms: Annotated[Path | None, _HIDDEN] = None
+    save_transforms: Annotated[Path | None, _HIDDEN] = None
+    align_only: Annotated[bool, _HIDDEN] = False
+
+
+def batch(
+    *folders: Path,
+    output: Output,
+    recursive: Flag = False,
+    pattern: str | None = None,
+    gap: float | None = None,
+    least: int = 2,
+    picture_format: Annotated[
+        Literal["tif", "png", "jpg", "webp"], Parameter(name="--format")
+    ] = "tif",
+    depth_maps: Flag = False,
+    source_maps: Flag = False,
+    reading: ReadOptions = Reading(),  # noqa: B008 - frozen
+    aligning: Annotated[BatchAligning, Parameter(name="*")] = BatchAligning(),  # noqa: B008
+    fusing: FuseOptions = FusingOptions(),  # noqa: B008
+    writing: WriteOptions = WritingOptions(),  # noqa: B008
+    dry_run: Flag = False,
+    quiet: Flag = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> int:
+    r"""Fuse many stacks in one go; run again, it does what is not done yet.
+
+    Every folder that holds pictures is one stack: those given and their sub-folders. A stack that
+    fails does not stop the others; the exit code is then 1.
+
+    Parameters
+    ----------
+    folders
+        Where to look for stacks.
+    output
+        The folder for the results, made if need be: of every stack NAME.tif and NAME.json, its
+        report, by which a later run knows what is done; and batch.json, which tells of all.
+    recursive
+        Look into sub-folders at any depth.
+    pattern
+        Group the pictures of a folder by their names instead: a regular expression for the whole
+        name, whose first group (or that named stack) names the stack, such as (.+)_\d+.jpg
+    gap
+        Begin a new stack where the pause before the next picture of a folder is longer than so
+        many seconds, by the time they were taken; a stack is named after its first picture. With
+        --pattern, within each of its groups.
+    least
+        Fewest frames of a stack; what has fewer is skipped.
+    picture_format
+        Format of the pictures.
+    depth_maps
+        Also write the depth of every stack, as NAME-depth.png; see --depth-map of cofuse fuse.
+    source_maps
+        Also write which frames the pixels came from, as NAME-source.png.
+    reading, aligning, fusing, writing
+        Options in groups. With --overwrite, stacks are done again whose frames or options have
+        changed since they were done.
+    dry_run
+        List the stacks and what would be done; do nothing.
+    quiet
+        No progress and no table; failures are told all the same.
+    as_json
+        Print what batch.json tells instead of the table.
+    """
+    from cofuse.jobs.batch import SUMMARY, Batch
+    from cofuse.jobs.grouping import Grouping, find_groups
+
+    start = time.perf_counter()
+    if not folders:
+        raise CofuseError("no folders were given; name those that hold the stacks")
+    groups = find_groups(
+        folders,
+        Grouping(recursive=recursive, pattern=pattern, gap=gap),
+        leave_out=output,
+        taken=(Path(SUMMARY).stem,),  # whose report would be the summary
+    )
+    like = Request((), output, reading, aligning, fusing, writing)
+    jobs = Batch(output, like, f".{picture_format}", least, depth_maps, source_maps)
+    jobs.check(groups)
+    plan = [jobs.plan(group) for group in groups]
+    if all(stack.state == "skipped" for stack in plan):
+        few = f" but {len(plan)} with fewer than {least} frames" if plan else ""
+        raise CofuseError(
+            f"no stacks were found{few}; expected folders of pictures, or a --pattern or --gap by "
+            "which they can be told apart"
+        )
+    if dry_run:
+        _tell(plan, jobs.facts(plan), as_json=as_json)
+        return 0
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CofuseError(f"the folder {output} cannot be made: {error.strerror}") from error
+    results = []
+    for number, group in enumerate(groups, 1):
+        with progress_bars(quiet=quiet) as progress:
+            result = jobs.run(group, progress)
+        for warning in result.warnings:
+            say(f"warning: {group.name}: {warning}")
+        if not quiet or result.state == "failed":
+            say(f"[{number}/{len(groups)}] {group.name}: {result}")
+        results.append(result)
+    jobs.write_summary(results)
+    if as_json or not quiet:
+        end = f", {time.perf_counter() - start:.1f} s: {output}"
+        _tell(results, jobs.facts(results), as_json=as_json, end=end)
+    return int(any(result.state == "failed" for result in results))
+
+
+def _tell(
+    results: Sequence[Result], facts: dict[str, Any], *, as_json: bool, end: str = ""
+) -> None:
+    """Print what became of the stacks, or will."""
+    if as_json:
+        print(json.dumps(facts, indent=2, ensure_ascii=False))
+        return
+    print(_table(results))
+    print(", ".join(f"{count} {state}" for state, count in facts["counts"].items()) + end)
+
+
+def _table(results: Sequence[Result]) -> str:
+    """Lay the results out in columns."""
+    rows = [("stack", "frames", "size", "sigma", "seconds", "state")]
+    for result in results:
+        known = result.width is not None
+        rows.append(
+            (
+                result.name,
+                str(result.frames),
+                f"{result.width}x{result.height}" if known else "-",
+                f"{result.sigma:.1f}" if known else "-",
+                f"{result.seconds:.1f}" if known else "-",
+                result.state + (f": {result.reason}" if result.reason else ""),
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for name, *numbers, state in rows:
+        cells = [f"{cell:>{width}}" for cell, width in zip(numbers, widths[1:-1], strict=True)]
+        lines.append("  ".join([f"{name:<{widths[0]}}", *cells, state]))
+    return "\n".join(lines)

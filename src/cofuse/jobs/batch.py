@@ -1,0 +1,320 @@
+"""Many stacks by the same options: each done whole or not at all, and only once."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import shutil
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from cofuse import __version__
+from cofuse.errors import CofuseError
+from cofuse.files import read_stack, write_json
+from cofuse.files.writing import check_destination
+from cofuse.jobs.grouping import Group
+from cofuse.jobs.options import Maps, Request
+from cofuse.jobs.outputs import preview_path
+from cofuse.jobs.run import Job
+from cofuse.jobs.settings import chosen_settings, noise_level
+from cofuse.jobs.slabs import slab_folder
+from cofuse.progress import ProgressCallback, silent
+
+__all__ = ["SUMMARY", "Batch", "Result", "State"]
+
+#: The file, beside the results, that tells of all stacks.
+SUMMARY = "batch.json"
+
+State = Literal["to do", "done", "done before", "skipped", "failed"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a stack.
+
+    Attributes
+    ----------
+    name, state
+        Which stack, and how it stands.
+    frames
+        How many frames it has; where they were not looked at, how many files.
+    reason
+        Why it was skipped or failed.
+    width, height, sigma, seconds, output
+        What its report says, where there is one.
+    warnings
+        What was noticed meanwhile.
+    traceback
+        Where an error came from that nobody foresaw.
+    """
+
+    name: str
+    state: State
+    frames: int
+    reason: str | None = None
+    width: int | None = None
+    height: int | None = None
+    sigma: float | None = None
+    seconds: float | None = None
+    output: str | None = None
+    warnings: tuple[str, ...] = ()
+    traceback: str | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        if self.state not in ("done", "done before"):
+            return self.state + (f": {self.reason}" if self.reason else "")
+        before = "done before, " if self.state == "done before" else ""
+        return (
+            f"{before}{self.frames} frame{'s' * (self.frames != 1)} of {self.width}x{self.height}, "
+            f"sigma {self.sigma:.1f}, {self.seconds:.1f} s: {self.output}"
+        )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Jobs that differ in their frames and the names of their results only.
+
+    Attributes
+    ----------
+    folder
+        Where the results go: of every stack NAME.tif, or another suffix, and NAME.json, the
+        report with digests of frames and options. By these a later run knows what is done.
+    like
+        The options of every job; its inputs, output and maps are of no account.
+    suffix
+        Suffix of the pictures.
+    least
+        Fewest frames of a stack.
+    depth_maps, source_maps
+        Whether to write NAME-depth.png and NAME-source.png as well.
+    """
+
+    folder: Path
+    like: Request
+    suffix: str = ".tif"
+    least: int = 2
+    depth_maps: bool = False
+    source_maps: bool = False
+
+    def check(self, groups: Sequence[Group]) -> None:
+        """Refuse, before any work, what would be wrong for all stacks."""
+        if self.least < 1:
+            raise CofuseError(f"--least is {self.least}; expected 1 or more")
+        chosen_settings(self.like.fusing)
+        noise_level(self.like.fusing.sigma)
+        # Maps of one stack may be named as the picture of another: a-depth.png.
+        paths = Counter(path for group in groups for path in self._outputs(group))
+        twice = [path.name for path, count in paths.items() if count > 1]
+        if twice:
+            raise CofuseError(f"two stacks would write {twice[0]}; do them in batches of their own")
+        sources = {file.resolve() for group in groups for file in group.files}
+        over = next((path.name for path in paths if path.resolve() in sources), None)
+        if over is not None:
+            raise CofuseError(f"{over} is one of the frames; write the results elsewhere")
+        if self.folder.exists() and not self.folder.is_dir():
+            raise CofuseError(f"{self.folder} is a file; expected a folder for the results")
+        summary = self.folder / SUMMARY
+        if summary.exists() and "stacks" not in (_read_json(summary) or {}):
+            check_destination(summary, overwrite=self.like.writing.overwrite)
+
+    def look(self, group: Group) -> Result | None:
+        """Say how a stack stands before any work; None where it is to be done."""
+        frames = len(group.files)
+        if frames < self.least and any(f.suffix.lower() in (".tif", ".tiff") for f in group.files):
+            frames = len(read_stack(group.files))  # one file may have many pages
+        if frames < self.least:
+            reason = f"{frames} frame{'s' * (frames != 1)}, fewer than {self.least}"
+            return Result(group.name, "skipped", frames, reason)
+        record, digests = _read_json(self._record(group)), self._digests(group)
+        before = record.get("batch") if record else None
+        picture, *_ = self._outputs(group)
+        if record and before == digests and picture.exists():
+            return _result(group, "done before", record)
+        # A record without its picture, which comes last, is of a run that was interrupted.
+        ours = before == digests and not picture.exists()
+        overwrite = self.like.writing.overwrite or ours
+        if isinstance(before, dict) and not overwrite:
+            changed = [what for what in digests if before.get(what) != digests[what]]
+            raise CofuseError(
+                f"done before with other {' and '.join(changed)}; pass --overwrite to do it again"
+            )
+        if self.folder.is_dir():
+            for path in (*self._outputs(group), self._record(group)):
+                if path != self._slabs(group):
+                    check_destination(path, overwrite=overwrite)
+                elif path.exists() and not overwrite:
+                    raise CofuseError(f"{path} exists; pass --overwrite to replace it")
+        return None
+
+    def plan(self, group: Group) -> Result:
+        """Say what would become of a stack."""
+        try:
+            return self.look(group) or Result(group.name, "to do", len(group.files))
+        except (CofuseError, OSError) as error:
+            return Result(group.name, "failed", len(group.files), _line(error))
+
+    def run(self, group: Group, progress: ProgressCallback = silent) -> Result:
+        """Do one stack, unless it is done; whatever is wrong with it is told, not raised."""
+        trace = None
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            try:
+                result = self.look(group) or self._fuse(group, progress)
+            except CofuseError as error:
+                result = Result(group.name, "failed", len(group.files), _line(error))
+            except Exception as error:  # the other stacks are to be done all the same
+                reason = f"{type(error).__name__}: {_line(error)}"
+                trace = traceback.format_exc()
+                result = Result(group.name, "failed", len(group.files), reason)
+        said = tuple(_line(each.message) for each in caught)
+        return replace(result, warnings=said, traceback=trace)
+
+    def facts(self, results: Sequence[Result]) -> dict[str, Any]:
+        """All there is to tell, for people's programs."""
+        counts = Counter(result.state for result in results)
+        facts = {
+            "cofuse": __version__,
+            "output": str(self.folder),
+            "counts": dict(counts),
+            "stacks": [dataclasses.asdict(result) for result in results],
+        }
+        return _plain(facts)
+
+    def write_summary(self, results: Sequence[Result]) -> None:
+        """Write what `facts` tells beside the results."""
+        write_json(self.folder / SUMMARY, self.facts(results), overwrite=True)
+
+    def _fuse(self, group: Group, progress: ProgressCallback) -> Result:
+        """Do the work aside, and put the results in place when all of them are there."""
+        # Always the same name: what a killed process left behind is found and removed.
+        aside = self.folder / f".cofuse-{_digest(group.name)[:16]}"
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        digests = self._digests(group)  # of the frames as they are before they are read
+        try:
+            try:
+                report = Job(self._request(group, aside)).run(progress).report
+            except CofuseError as error:
+                raise CofuseError(str(error).replace(str(aside), str(self.folder))) from error
+            if (now := self.look(group)) is not None:  # somebody else was faster
+                return now
+            record = self._finished(group, report) | {"batch": digests}
+            self._put_in_place(group, aside, record)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+        return _result(group, "done", record)
+
+    def _put_in_place(self, group: Group, aside: Path, record: dict[str, Any]) -> None:
+        """Move results to where they belong, in an order that can stop anywhere.
+
+        The picture is last: while it is not there, the stack is not done.
+        """
+        picture, *others = self._outputs(group)
+        picture.unlink(missing_ok=True)
+        write_json(self._record(group), record, overwrite=True)
+        for path in (*others, picture):
+            if path == self._slabs(group):
+                shutil.rmtree(path, ignore_errors=True)
+            if (aside / path.name).exists():
+                (aside / path.name).replace(path)
+
+    def _request(self, group: Group, folder: Path) -> Request:
+        """Ask for one stack's results in a folder."""
+        return replace(
+            self.like,
+            inputs=group.inputs,
+            output=folder / f"{group.name}{self.suffix}",
+            maps=Maps(
+                depth_map=folder / f"{group.name}-depth.png" if self.depth_maps else None,
+                source_map=folder / f"{group.name}-source.png" if self.source_maps else None,
+            ),
+        )
+
+    def _outputs(self, group: Group) -> list[Path]:
+        """All that is written for a stack besides its record, the picture first."""
+        request = self._request(group, self.folder)
+        paths = [request.output]
+        for path in (request.maps.depth_map, request.maps.source_map):
+            if path is not None:
+                paths += [path, preview_path(path)]
+        if request.fusing.slab is not None:
+            paths.append(self._slabs(group))
+        return paths
+
+    def _slabs(self, group: Group) -> Path:
+        return slab_folder(self._request(group, self.folder).output)
+
+    def _record(self, group: Group) -> Path:
+        return self.folder / f"{group.name}.json"
+
+    def _finished(self, group: Group, report: dict[str, Any]) -> dict[str, Any]:
+        """The report with the names that the results have in the end."""
+        request = self._request(group, self.folder)
+        options = dataclasses.asdict(request)
+        options.pop("output")
+        return _plain(report | {"output": str(request.output), "options": options})
+
+    def _digests(self, group: Group) -> dict[str, str]:
+        """What frames and options come down to; other frames and options have other digests."""
+        frames = [(file.name, file.stat()) for file in group.files]
+        options = dataclasses.asdict(self._request(group, Path()))
+        del options["inputs"]
+        # Neither changes the picture.
+        del options["writing"]["overwrite"], options["fusing"]["max_memory"]
+        return {
+            "frames": _digest([(name, stat.st_size, stat.st_mtime_ns) for name, stat in frames]),
+            "options": _digest(options),
+        }
+
+
+def _result(group: Group, state: State, record: dict[str, Any]) -> Result:
+    """Read a result off a report."""
+    try:
+        frames = record["frames"]
+        return Result(
+            group.name,
+            state,
+            frames["count"],
+            width=frames["width"],
+            height=frames["height"],
+            sigma=record["sigma"],
+            seconds=record["seconds"]["total"],
+            output=record["output"],
+        )
+    except (KeyError, TypeError) as error:
+        raise CofuseError(
+            f"the report {group.name}.json is damaged; delete it to do the stack again"
+        ) from error
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    """Read a report; None where there is none that can be read."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest()
+
+
+def _plain(value: dict[str, Any]) -> dict[str, Any]:
+    """Turn paths into text; of names that are no text, what can be written."""
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    # NaN and infinities become None.
+    plain: dict[str, Any] = json.loads(
+        text.encode("utf-8", "replace"), parse_constant=lambda _: None
+    )
+    return plain
+
+
+def _line(message: object) -> str:
+    return " ".join(str(message).split())

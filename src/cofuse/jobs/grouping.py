@@ -1,0 +1,293 @@
+"""Which pictures make one stack: by folder, by name, or by the time they were taken."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import struct
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cofuse.errors import CofuseError
+from cofuse.files import picture_files, read_metadata
+from cofuse.files.exif import parse_block
+from cofuse.files.formats import PICTURE_SUFFIXES, RAW_SUFFIXES
+
+__all__ = ["Group", "Grouping", "cut_at_pauses", "find_groups", "time_taken"]
+
+_DATE_TIME_ORIGINAL, _SUB_SECONDS_ORIGINAL = 0x9003, 0x9291
+
+
+@dataclass(frozen=True)
+class Group:
+    """Pictures of one stack.
+
+    Attributes
+    ----------
+    name
+        What its results are called; no two stacks of a batch have one name.
+    files
+        The pictures in the order of the frames.
+    inputs
+        The same for a `Request`: a folder as a whole, or the files.
+    """
+
+    name: str
+    files: tuple[Path, ...]
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """How pictures are divided into stacks.
+
+    Attributes
+    ----------
+    recursive
+        Look into sub-folders at any depth.
+    pattern
+        Regular expression that whole file names match; pictures with the same first group, or
+        group named ``stack``, belong together. None: those of one folder do.
+    gap
+        Longest pause in seconds between pictures of one stack, within what belongs together so far.
+    """
+
+    recursive: bool = False
+    pattern: str | None = None
+    gap: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.gap is not None and not 0 <= self.gap < float("inf"):
+            raise CofuseError(f"--gap is {self.gap}; expected a number of seconds, 0 or more")
+        self.expression()
+
+    def expression(self) -> re.Pattern[str] | None:
+        """The pattern, ready for use."""
+        if self.pattern is None:
+            return None
+        try:
+            expression = re.compile(self.pattern)
+        except re.error as error:
+            raise CofuseError(
+                f"--pattern {self.pattern!r} is no regular expression: {error}"
+            ) from error
+        if not expression.groups:
+            raise CofuseError(
+                f"--pattern {self.pattern!r} has no group; put what the names of one stack share "
+                r"in brackets, for example '(.+)_\d+\.jpg'"
+            )
+        return expression
+
+
+def find_groups(
+    folders: Sequence[Path],
+    grouping: Grouping,
+    *,
+    leave_out: Path | None = None,
+    taken: Sequence[str] = (),
+) -> list[Group]:
+    """Find the stacks in folders.
+
+    Parameters
+    ----------
+    folders
+        Where to look. A folder that holds pictures is one stack, and so is each of its sub-folders
+        that does; with a pattern or a gap sub-folders are looked into only if that is recursive.
+    grouping
+        How to divide the pictures. Each folder is divided for itself.
+    leave_out
+        A folder not to look into: that of the results.
+    taken
+        Names not to be given.
+
+    Returns
+    -------
+    list of Group
+        In the order of the folders given, those below each by name.
+
+    Raises
+    ------
+    CofuseError
+        There is no such folder, it holds nothing to group, or two stacks would have one name.
+    """
+    by_folder = grouping.pattern is None and grouping.gap is None
+    found: list[tuple[tuple[str, ...], tuple[Path, ...], tuple[str, ...]]] = []
+    seen = set() if leave_out is None else {leave_out.resolve()}
+    for given in folders:
+        if not given.is_dir():
+            what = "is no folder" if given.exists() else "does not exist"
+            raise CofuseError(f"{given} {what}; expected folders of pictures")
+        if given.resolve() in seen:
+            continue
+        before = len(found)
+        depth = None if grouping.recursive else 1 if by_folder else 0
+        for folder in _walk(given, depth, seen):
+            pictures = _pictures(folder)
+            # Names of links are kept: who sorts by links means them.
+            parts = Path(os.path.normpath(folder.absolute())).parts[1:] or ("stack",)
+            if by_folder:
+                if pictures:
+                    found.append((parts, tuple(pictures), (str(folder),)))
+                continue
+            for name, files in _divided(folder, pictures, grouping):
+                found.append(((*parts, name), files, tuple(map(str, files))))
+        if len(found) == before:
+            warnings.warn(f"nothing in {given} makes a stack", stacklevel=2)
+    names = _unique([path for path, _, _ in found], taken)
+    return [
+        Group(name, files, inputs) for name, (_, files, inputs) in zip(names, found, strict=True)
+    ]
+
+
+def _walk(folder: Path, depth: int | None, seen: set[Path]) -> Iterator[Path]:
+    """Yield a folder and those below it down to a depth, each once however it is reached."""
+    real = folder.resolve()
+    if real in seen:
+        return
+    seen.add(real)
+    yield folder
+    if depth == 0:
+        return
+    try:
+        inner = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
+    except OSError as error:
+        raise CofuseError(f"{folder} cannot be opened: {error.strerror}") from error
+    for child in sorted(inner):
+        yield from _walk(child, None if depth is None else depth - 1, seen)
+
+
+def _pictures(folder: Path) -> list[Path]:
+    """Return the pictures of a folder in natural order, camera RAW among them."""
+    try:
+        names = [p.name for p in folder.iterdir() if p.suffix.lower() in PICTURE_SUFFIXES]
+    except OSError as error:
+        raise CofuseError(f"{folder} cannot be opened: {error.strerror}") from error
+    if all(name.startswith(".") for name in names):
+        return []
+    # As a pattern, for a folder by name refuses camera RAW beside other pictures.
+    files = picture_files(str(Path(glob.escape(str(folder))) / "*"))
+    return [file for file in files if file.suffix.lower() in PICTURE_SUFFIXES]
+
+
+def _divided(
+    folder: Path, pictures: list[Path], grouping: Grouping
+) -> Iterator[tuple[str, tuple[Path, ...]]]:
+    """Divide the pictures of a folder; yield the name and the pictures of each stack."""
+    expression = grouping.expression()
+    groups = {"": pictures} if expression is None else _by_name(folder, pictures, expression)
+    if grouping.gap is None:
+        yield from ((name, tuple(files)) for name, files in groups.items())
+        return
+    raw = sum(file.suffix.lower() in RAW_SUFFIXES for file in pictures)
+    if expression is None and 0 < raw < len(pictures):
+        raise CofuseError(
+            f"{folder} holds camera RAW beside other pictures; choose one kind with --pattern, for "
+            r"example '(IMG).*\.jpg'"
+        )
+    for files in groups.values():
+        times = _times(folder, files)
+        ordered = sorted(files, key=times.__getitem__)  # stable: by name within one moment
+        seconds = [(times[file] - times[ordered[0]]).total_seconds() for file in ordered]
+        for part in cut_at_pauses(seconds, grouping.gap):
+            yield ordered[part.start].stem, tuple(ordered[part.start : part.stop])
+
+
+def _by_name(
+    folder: Path, pictures: list[Path], expression: re.Pattern[str]
+) -> dict[str, list[Path]]:
+    """Divide pictures by what their names have in a group of a pattern."""
+    key = "stack" if "stack" in expression.groupindex else 1
+    groups: dict[str, list[Path]] = {}
+    others = []
+    for file in pictures:
+        match = expression.fullmatch(file.name)
+        if match and match[key]:
+            groups.setdefault(match[key], []).append(file)
+        else:
+            others.append(file.name)
+    if others:
+        count = f"{len(others)} of {len(pictures)} pictures in {folder}"
+        warnings.warn(f"{count} do not match --pattern, for example {others[0]}", stacklevel=2)
+    return groups
+
+
+def cut_at_pauses(times: Sequence[float], gap: float) -> list[range]:
+    """Cut a series of moments where the pause before the next is longer than ``gap``.
+
+    >>> cut_at_pauses([0, 1, 2, 10, 11], 1.5)
+    [range(0, 3), range(3, 5)]
+    """
+    cuts = [k for k in range(1, len(times)) if times[k] - times[k - 1] > gap]
+    return [range(*ends) for ends in zip([0, *cuts], [*cuts, len(times)], strict=True) if times]
+
+
+def _times(folder: Path, files: list[Path]) -> dict[Path, datetime]:
+    """When pictures were taken; where they do not say, when their files were written."""
+    times: dict[Path, datetime] = {}
+    silent = []
+    for file in files:
+        moment = time_taken(file)
+        if moment is None:
+            silent.append(file.name)
+            try:
+                # Local time, as cameras write it.
+                moment = datetime.fromtimestamp(file.stat().st_mtime)
+            except OSError as error:
+                raise CofuseError(f"{file} cannot be opened: {error.strerror}") from error
+        times[file] = moment
+    if silent:
+        warnings.warn(
+            f"{len(silent)} of {len(files)} pictures in {folder} do not say when they were taken, "
+            f"for example {silent[0]}; the time of the file is used instead",
+            stacklevel=2,
+        )
+    return times
+
+
+def time_taken(file: Path) -> datetime | None:
+    """When a picture was taken by its camera's clock, if it says so."""
+    try:
+        block = read_metadata(file).exif
+        found = parse_block(block) if block else None
+    except (CofuseError, ValueError, struct.error):
+        return None  # what is wrong with it is told when it is to be fused
+    if found is None:
+        return None
+    fields = found.image | found.photo
+    text = {
+        tag: fields[tag].data.decode("ascii", "replace").strip("\0 ")
+        for tag in (_DATE_TIME_ORIGINAL, _SUB_SECONDS_ORIGINAL)
+        if tag in fields
+    }
+    try:
+        moment = datetime.strptime(text[_DATE_TIME_ORIGINAL], "%Y:%m:%d %H:%M:%S")
+    except (KeyError, ValueError):
+        return None
+    fraction = text.get(_SUB_SECONDS_ORIGINAL, "")
+    if fraction.isdecimal():
+        moment += timedelta(seconds=float(f"0.{fraction}"))
+    return moment
+
+
+def _unique(paths: list[tuple[str, ...]], taken: Sequence[str]) -> list[str]:
+    """Name stacks by the last parts of their paths, as many as tell them apart."""
+    lengths = [1] * len(paths)
+    while True:
+        names = ["-".join(path[-n:]) for path, n in zip(paths, lengths, strict=True)]
+        # Not every disk tells capitals from small letters.
+        counts = Counter(name.casefold() for name in (*names, *taken))
+        clashing = [k for k, name in enumerate(names) if counts[name.casefold()] > 1]
+        if not clashing:
+            return names
+        longer = [k for k in clashing if lengths[k] < len(paths[k])]
+        if not longer:
+            raise CofuseError(
+                f"two stacks would be named {names[clashing[0]]}; do them in batches of their own"
+            )
+        for k in longer:
+            lengths[k] += 1

@@ -1,0 +1,224 @@
+"""The files a job writes: checked before the work, written after it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from cofuse.errors import CofuseError
+from cofuse.files import Metadata, check_output, check_report, write_image, written_whole
+from cofuse.files.previews import index_dtype, index_picture
+from cofuse.images import Pixels, Stack
+from cofuse.jobs.frames import Frames
+from cofuse.jobs.options import Maps, Request, Writing
+
+if TYPE_CHECKING:
+    from cofuse.depth import Depth
+
+__all__ = [
+    "check_maps",
+    "check_outputs",
+    "folder_of_new_files",
+    "option_facts",
+    "plain",
+    "preview_path",
+    "write_depth",
+    "write_picture",
+    "write_source_map",
+    "z_distance",
+]
+
+BitDepth = Literal[8, 16, "float"]
+
+
+def bit_depth(writing: Writing) -> BitDepth | None:
+    """The depth asked for, as `write_image` takes it."""
+    return {None: None, "8": 8, "16": 16, "float": "float"}[writing.bit_depth]
+
+
+def preview_path(path: Path) -> Path:
+    """Where the picture in colours of a map goes: d.png has d-colours.png beside it."""
+    return path.with_name(f"{path.stem}-colours.png")
+
+
+@contextmanager
+def folder_of_new_files(folder: Path) -> Iterator[list[Path]]:
+    """Make a folder, and list what is written there: all goes if the work does not end well."""
+    made = not folder.is_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CofuseError(f"the folder {folder} cannot be made: {error.strerror}") from error
+    written: list[Path] = []
+    try:
+        yield written
+    except BaseException:
+        for path in written:
+            path.unlink(missing_ok=True)
+        if made:
+            with suppress(OSError):  # somebody else may have put files there
+                folder.rmdir()
+        raise
+
+
+def check_maps(maps: Maps, frames: int) -> None:
+    """Refuse what cannot be made of so many frames, and sizes that are none."""
+    if maps.needs_depth and frames < 2:
+        raise CofuseError("the depth of one frame cannot be told; give two or more")
+    if maps.z_step is not None and not (math.isfinite(maps.z_step) and maps.z_step != 0):
+        raise CofuseError(f"--z-step is {maps.z_step}; expected a number other than 0")
+    if maps.pixel_size is not None and not (math.isfinite(maps.pixel_size) and maps.pixel_size > 0):
+        raise CofuseError(f"--pixel-size is {maps.pixel_size}; expected a number above 0")
+
+
+def check_outputs(request: Request, frames: Frames) -> None:
+    """Refuse, before any work, what could not be written after it."""
+    maps, writing = request.maps, request.writing
+    overwrite = writing.overwrite
+    if writing.quality is not None and not 1 <= writing.quality <= 100:
+        raise CofuseError(f"--quality is {writing.quality}; expected 1 to 100")
+    if maps.point_cloud is not None and maps.point_cloud.suffix.lower() != ".ply":
+        raise CofuseError(f"{maps.point_cloud} is no name of a point cloud; name it .ply")
+    named: list[tuple[Path | None, Any]] = [
+        (maps.source_map, index_dtype(len(frames.stack))),
+        (maps.depth_map, np.uint16),
+        (maps.confidence_map, np.uint8),
+        (maps.view, np.uint8),
+    ]
+    pictures = [(path, dtype) for path, dtype in named if path is not None]
+    previews = [preview_path(path) for path in (maps.source_map, maps.depth_map) if path]
+    pictures += [(path, np.uint8) for path in previews]
+    others = [maps.point_cloud, maps.report, request.aligning.save_transforms]
+    files = [path for path in others if path is not None]
+    # That a frame is in the way comes first: --overwrite would be no remedy.
+    check_distinct([request.output, *(path for path, _ in pictures), *files], request, frames)
+    dtype, depth = frames.stack.dtype, bit_depth(writing)
+    check_output(request.output, overwrite=overwrite, dtype=dtype, depth=depth)
+    for path, kind in pictures:
+        check_output(path, overwrite=overwrite, dtype=kind)
+    for path in files:
+        check_report(path, overwrite=overwrite)
+
+
+def check_distinct(outputs: list[Path], request: Request, frames: Frames) -> None:
+    """Refuse to write two results to one file, or a result over a file that is read."""
+    resolved = [path.resolve() for path in outputs]
+    for path in resolved:
+        if resolved.count(path) > 1:
+            raise CofuseError(
+                f"two outputs have the same file name, {path.name}; give each its own"
+            )
+    sources = {file.resolve() for file in frames.files}
+    sources |= {Path(given.removeprefix("@")).resolve() for given in request.inputs}
+    if request.aligning.transforms is not None:
+        sources.add(request.aligning.transforms.resolve())
+    for path in resolved:
+        if path in sources:
+            raise CofuseError(
+                f"{path.name} is one of the frames or files read; write the result elsewhere"
+            )
+
+
+def write_picture(
+    path: Path,
+    image: Pixels,
+    writing: Writing,
+    *,
+    metadata: Metadata | None,
+    alpha: Pixels | None,
+    white: float,
+) -> None:
+    """Write the fused picture with all that the reference frame said of itself."""
+    write_image(
+        path,
+        image,
+        metadata=metadata,
+        alpha=alpha,
+        quality=writing.quality,
+        depth=bit_depth(writing),
+        white=white,
+        overwrite=writing.overwrite,
+    )
+
+
+def write_source_map(path: Path, source_map: Pixels, stack: Stack, *, overwrite: bool) -> None:
+    """Write which frame every pixel came from, in grey and in colours."""
+    from cofuse.depth import Depth, depth_preview
+
+    write_image(path, index_picture(source_map, len(stack)), overwrite=overwrite)
+    position = source_map.astype(np.float32)
+    sure = np.broadcast_to(np.float32(1.0), position.shape)
+    preview = depth_preview(Depth(position, sure, sure, len(stack)))
+    write_image(preview_path(path), preview, overwrite=overwrite)
+
+
+def write_depth(
+    depth: Depth,
+    picture: Pixels,
+    stack: Stack,
+    maps: Maps,
+    metadata: Metadata,
+    *,
+    overwrite: bool,
+) -> None:
+    """Write all that is made from the depth."""
+    from cofuse.depth import depth_picture, depth_preview, ply_chunks, relief_view
+
+    if maps.depth_map is not None:
+        write_image(maps.depth_map, depth_picture(depth), overwrite=overwrite)
+        preview = depth_preview(depth, unit="um" if depth.z_step is not None else "")
+        write_image(preview_path(maps.depth_map), preview, overwrite=overwrite)
+    if maps.confidence_map is not None:
+        shades = np.rint(255.0 * depth.confidence).astype(np.uint8)
+        write_image(maps.confidence_map, shades, overwrite=overwrite)
+    if maps.view is not None:
+        view = relief_view(depth, picture, white=stack.white)
+        write_image(maps.view, view, overwrite=overwrite)
+    if maps.point_cloud is not None:
+        size = metadata.pixel_size
+        pixel_size = maps.pixel_size or (size[0] if size else None)
+        if depth.z_step is not None and pixel_size is None:
+            warnings.warn(
+                "the size of a pixel is not known and taken as 1 micrometre in the point cloud; "
+                "say it with --pixel-size",
+                stacklevel=4,
+            )
+        with written_whole(maps.point_cloud, overwrite=overwrite) as file:
+            chunks = ply_chunks(depth, picture, white=stack.white, pixel_size=pixel_size or 1.0)
+            for chunk in chunks:
+                file.write(chunk)
+
+
+def z_distance(maps: Maps, metadata: Metadata, places: Sequence[int]) -> float | None:
+    """Micrometres between the focus planes of neighbouring frames, if it is known.
+
+    ``places`` are those of the frames fused among all frames of the files: a file tells the
+    distance of its own frames, of which not all may have been taken.
+    """
+    size = metadata.pixel_size
+    if maps.z_step is not None or size is None or size[2] is None:
+        return maps.z_step
+    steps = np.diff(places)
+    return float(size[2] * steps[0]) if (steps == steps[0]).all() else None
+
+
+def option_facts(request: Request) -> dict[str, Any]:
+    """The options of a job, for its report."""
+    facts = dataclasses.asdict(request)
+    facts.pop("output")
+    return plain(facts)
+
+
+def plain(facts: dict[str, Any]) -> dict[str, Any]:
+    """Turn facts into what JSON knows: paths into text, and names into text that can be encoded."""
+    text = json.dumps(facts, default=str, ensure_ascii=False).encode("utf-8", "replace")
+    result: dict[str, Any] = json.loads(text)
+    return result

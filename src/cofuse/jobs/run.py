@@ -1,0 +1,314 @@
+"""One job: read, mend, align, fuse, look for the depth, write."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cofuse.alignment import Alignment, aligned
+from cofuse.errors import CofuseError
+from cofuse.files import Metadata, fusion_report, write_json
+from cofuse.files.writing import check_output
+from cofuse.fusion import fuse
+from cofuse.images import Fusion, Pixels, Stack
+from cofuse.jobs.aligned_frames import check_folder, write_aligned
+from cofuse.jobs.frames import (
+    Frames,
+    alpha_of,
+    chosen_alpha,
+    mend_hot_pixels,
+    read_frames,
+    reference_metadata,
+)
+from cofuse.jobs.options import Request
+from cofuse.jobs.outputs import (
+    check_maps,
+    check_outputs,
+    option_facts,
+    plain,
+    write_depth,
+    write_picture,
+    write_source_map,
+    z_distance,
+)
+from cofuse.jobs.placing import (
+    alignment_facts,
+    find_alignment,
+    given_alignment,
+    reference_index,
+    save_transforms,
+)
+from cofuse.jobs.settings import check_settings, check_size, chosen_settings, noise_level
+from cofuse.jobs.slabs import check_slabs, fuse_slabs, new_slabs
+from cofuse.memory import default_ceiling, format_size, parse_size
+from cofuse.planning import Work, estimate_seconds, plan_fusion
+from cofuse.progress import ProgressCallback, silent
+
+if TYPE_CHECKING:
+    from cofuse.depth import Depth
+
+__all__ = ["Job", "Outcome", "Plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a job is about to do.
+
+    Attributes
+    ----------
+    frames, width, height, kind
+        Number and size of the frames; their kind in words.
+    memory, ceiling
+        Bytes of memory it expects to take at most, and those it may take.
+    seconds
+        Rough guess of the time it will take.
+    """
+
+    frames: int
+    width: int
+    height: int
+    kind: str
+    memory: int
+    ceiling: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.frames} frame{'s' * (self.frames != 1)} of {self.width}x{self.height} "
+            f"{self.kind}: about {_words(self.seconds)}, up to {format_size(self.memory)} of memory"
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a job did."""
+
+    fusion: Fusion
+    stack: Stack
+    alignment: Alignment | None
+    hot_pixels: int
+    depth: Depth | None
+    report: dict[str, Any] = field(repr=False)
+
+    def summary(self, seconds: float, output: Path) -> str:
+        """One line for people."""
+        stack, alignment = self.stack, self.alignment
+        kind = f"{'RGB' if stack.is_colour else 'grey'} {stack.dtype}"
+        parts = [
+            f"{len(stack)} frame{'s' * (len(stack) > 1)} of {stack.width}x{stack.height} {kind}"
+        ]
+        if alignment is not None and not alignment.already_aligned:
+            parts.append(f"moved by up to {alignment.largest_displacement():.1f} pixels")
+        if self.hot_pixels:
+            parts.append(f"{self.hot_pixels} hot pixels mended")
+        estimated = " (estimated)" if self.fusion.sigma_estimated else ""
+        parts += [f"sigma {self.fusion.sigma:.1f}{estimated}", f"{seconds:.1f} s: {output}"]
+        return ", ".join(parts)
+
+
+class Job:
+    """A request that was looked at: the headers of all frames are read and all outputs checked.
+
+    Everything that can be refused before the work is refused here.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.settings = chosen_settings(request.fusing)
+        self.sigma = noise_level(request.fusing.sigma)
+        check_settings(self.settings, request.fusing)
+        given = request.fusing.max_memory
+        #: Most bytes that the job may have, if somebody named them.
+        self.ceiling = None if given is None else parse_size(given)
+        aligning = request.aligning
+        files = aligning.transforms is not None or aligning.save_transforms is not None
+        if not aligning.align and (aligning.align_only or files):
+            raise CofuseError("--no-align leaves nothing to align; leave it out")
+        if not aligning.align_only:
+            # A wrong name is told before frames are looked for.
+            check_output(request.output, overwrite=True)
+        self.frames: Frames = read_frames(request.inputs, request.reading)
+        stack = self.frames.stack
+        check_maps(request.maps, len(stack))
+        check_size(self.settings, request.fusing, self.sigma, stack.shape)
+        self.reference = reference_index(aligning, len(stack))
+        if aligning.transforms is not None:
+            self.reference = given_alignment(stack, aligning, aligning.transforms).reference
+        if aligning.align_only:
+            check_folder(self)
+        else:
+            check_outputs(request, self.frames)
+            check_slabs(self)
+        self.plan: Plan = self._planned()
+
+    def _planned(self) -> Plan:
+        """Say what is about to be done; refuses what takes more memory than there may be."""
+        stack = self.frames.stack
+        work = self._work(stack)
+        processors = os.cpu_count() or 1
+        return Plan(
+            len(stack),
+            stack.width,
+            stack.height,
+            f"{'RGB' if stack.is_colour else 'grey'} {stack.dtype}",
+            plan_fusion(work, max_memory=self.ceiling).peak,
+            default_ceiling() if self.ceiling is None else self.ceiling,
+            estimate_seconds(work, restore=self.sigma != 0, processors=processors),
+        )
+
+    def _work(self, stack: Stack) -> Work:
+        return Work(stack.shape, stack.dtype, len(stack), self.settings.method)
+
+    def run(self, progress: ProgressCallback = silent) -> Outcome:
+        """Do the work and write the results."""
+        start = time.perf_counter()
+        request = self.request
+        with new_slabs(request) as slabs, self.prepared(progress) as (stack, alignment, hot):
+            check_maps(request.maps, len(stack))
+            if request.fusing.slab is not None:
+                fusion = fuse_slabs(self, stack, slabs, progress)
+            else:
+                fusion = self.fuse(stack, progress)
+            depth = self._depth(stack, fusion, alignment, progress)
+        self._write(stack, fusion, alignment, depth)
+        fusing = request.fusing
+        used = dataclasses.asdict(self.settings) | {
+            "preset": fusing.preset,
+            "align": request.aligning.align,
+            "denoise": fusing.denoise,
+        }
+        if fusing.operator:
+            used["operator"] = fusing.operator
+        facts = fusion_report(fusion, stack, used, str(request.output))
+        facts["options"] = option_facts(request)
+        facts["hot_pixels"] = hot
+        facts["alignment"] = None if alignment is None else plain(alignment_facts(alignment))
+        facts["seconds"]["total"] = time.perf_counter() - start
+        if request.maps.report is not None:
+            write_json(request.maps.report, facts, overwrite=request.writing.overwrite)
+        return Outcome(fusion, stack, alignment, hot, depth, facts)
+
+    def align_only(self, progress: ProgressCallback = silent) -> Alignment:
+        """Write the aligned frames and do no more."""
+        stack, alignment, _ = self._in_place(progress)
+        assert alignment is not None, "checked at the start"
+        write_aligned(self, stack, alignment, progress)
+        self._save_transforms(alignment)
+        return alignment
+
+    @contextmanager
+    def prepared(self, progress: ProgressCallback) -> Iterator[tuple[Stack, Alignment | None, int]]:
+        """Mend and align the frames, and keep them at hand."""
+        stack, alignment, hot = self._in_place(progress)
+        plan = plan_fusion(self._work(stack), max_memory=self.ceiling)
+        with stack.kept(sys.maxsize if plan.keep_frames else 0) as kept:
+            yield kept, alignment, hot
+
+    def _in_place(self, progress: ProgressCallback) -> tuple[Stack, Alignment | None, int]:
+        """Mend and align the frames: the stack, how it lies, and how many pixels were hot."""
+        reading, aligning = self.request.reading, self.request.aligning
+        stack, hot = self.frames.stack, 0
+        if reading.hot_pixels == "auto":
+            stack, hot = mend_hot_pixels(stack, progress)
+        if not aligning.align:
+            return stack, None, hot
+        alignment = find_alignment(stack, aligning, progress)
+        for index, reason in alignment.left_out.items():
+            warnings.warn(f"{stack.names[index]} is left out: {reason}", stacklevel=2)
+        return aligned(stack, alignment, crop=aligning.crop), alignment, hot
+
+    def fuse(
+        self, stack: Stack, progress: ProgressCallback, *, sigma: float | None = None
+    ) -> Fusion:
+        """Fuse frames as asked."""
+        fusing = self.request.fusing
+        return fuse(
+            stack,
+            sigma=self.sigma if sigma is None else sigma,
+            denoise=fusing.denoise,
+            preset=self.settings,
+            operator=fusing.operator,
+            max_memory=self.ceiling,
+            progress=progress,
+        )
+
+    @cached_property
+    def metadata(self) -> Metadata:
+        """What the reference frame says of itself."""
+        return reference_metadata(self.frames, self.reference, self.request.reading)
+
+    def _save_transforms(self, alignment: Alignment | None) -> None:
+        path = self.request.aligning.save_transforms
+        if path is not None and alignment is not None:
+            save_transforms(path, alignment, overwrite=self.request.writing.overwrite)
+
+    def _depth(
+        self,
+        stack: Stack,
+        fusion: Fusion,
+        alignment: Alignment | None,
+        progress: ProgressCallback,
+    ) -> Depth | None:
+        maps = self.request.maps
+        if not maps.needs_depth:
+            return None
+        from cofuse.depth import estimate_depth
+
+        kept = range(len(stack)) if alignment is None else alignment.kept
+        places = [self.frames.taken[k] for k in kept]
+        return estimate_depth(
+            stack,
+            source_map=fusion.source_map,
+            source_confidence=fusion.confidence,
+            picture=fusion.image,
+            z_step=z_distance(maps, self.metadata, places),
+            progress=progress,
+        )
+
+    def _alpha(self, fusion: Fusion, alignment: Alignment | None) -> Pixels | None:
+        """How opaque the picture is, if any frame is not so everywhere."""
+        alphas = alpha_of(self.frames, alignment, crop=self.request.aligning.crop)
+        if alphas is None or fusion.source_map is None:
+            return None
+        try:
+            check_output(self.request.output, overwrite=True, alpha=True)
+        except CofuseError as error:
+            warnings.warn(f"transparency is left out: {error}", stacklevel=3)
+            return None
+        return chosen_alpha(alphas, fusion.source_map)
+
+    def _write(
+        self, stack: Stack, fusion: Fusion, alignment: Alignment | None, depth: Depth | None
+    ) -> None:
+        maps, writing = self.request.maps, self.request.writing
+        write_picture(
+            self.request.output,
+            fusion.image,
+            writing,
+            metadata=self.metadata,
+            alpha=self._alpha(fusion, alignment),
+            white=stack.white,
+        )
+        self._save_transforms(alignment)
+        if maps.source_map is not None and fusion.source_map is not None:
+            write_source_map(maps.source_map, fusion.source_map, stack, overwrite=writing.overwrite)
+        if depth is not None:
+            write_depth(
+                depth, fusion.image, stack, maps, self.metadata, overwrite=writing.overwrite
+            )
+
+
+def _words(seconds: float) -> str:
+    """A rough time in words."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

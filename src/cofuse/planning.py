@@ -1,0 +1,189 @@
+"""What a fusion will take: which of its data to keep in memory and which in files, and the time.
+
+The figures were measured on colour stacks of 2 to 24 megapixels (`benchmarks/memory.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from cofuse.errors import CofuseError
+from cofuse.joint_fusion import BLOCK, tile_bytes
+from cofuse.memory import default_ceiling, format_size
+
+__all__ = ["Plan", "Work", "estimate_memory", "estimate_seconds", "plan_fusion"]
+
+#: More than this beside what the process already has makes nothing notably faster: what is written
+#: to a file and read again soon has not left the memory that the system has to spare.
+_COMFORTABLE = 1_100_000_000
+#: Libraries and compiled kernels, where they are not loaded yet.
+_PROGRAM = 220_000_000
+#: What every stage takes in bands, blocks, patches and leftovers, whatever the picture's size.
+_SPARE = 60_000_000
+_NOISE_BYTES = 220_000_000
+_FITNESS_BYTES = 120_000_000
+#: Most bytes of the weigher's features that are kept.
+_KEPT_FEATURES = 72 << 20
+
+#: Patches of a frame that are kept at least, and of all frames together, as `camera_noise` does.
+_PATCHES_A_FRAME, _PATCHES, _PATCH = 6_000, 240_000, 49
+
+#: Bytes a pixel beside frames and result: of a choice under clean-up, and of the other methods.
+_CLEAN_UP_BYTES = 8
+_SHRINKAGE_BYTES, _SHRINKAGE_BYTES_A_CHANNEL = 40, 20
+_LETTER_BYTES = 650
+
+#: Seconds of one processor for a pixel of a frame to be weighed, and of a plane to be restored.
+_SECONDS_TO_WEIGH, _SECONDS_TO_RESTORE = 0.55e-6, 2.4e-6
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is kept in memory; the rest is in temporary files or read again.
+
+    Attributes
+    ----------
+    keep_scores
+        Scores of all frames in a tile, that are weighed twice when noise is removed.
+    keep_planes
+        All frames of a tile, turned into floats.
+    keep_pictures
+        The whole mixture, in floats, which is taken along seams.
+    keep_blocks
+        What was measured of every frame to see whether it is fit.
+    keep_frames
+        All frames as they were read.
+    peak
+        Most bytes of memory that the process is expected to have.
+    """
+
+    keep_scores: bool = True
+    keep_planes: bool = True
+    keep_blocks: bool = True
+    keep_pictures: bool = True
+    keep_frames: bool = True
+    peak: int = 0
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be fused: so many frames of a shape and dtype, by a method of `FusionSettings`.
+
+    ``in_memory`` says that the frames are arrays which the process has already.
+    """
+
+    shape: tuple[int, ...]
+    dtype: DTypeLike
+    frames: int
+    method: str = "joint"
+    in_memory: bool = False
+
+
+def plan_fusion(work: Work, *, max_memory: int | None = None, used: int = _PROGRAM) -> Plan:
+    """Decide what to keep in memory.
+
+    Parameters
+    ----------
+    work
+        What is to be fused.
+    max_memory
+        Most bytes that the process may have. Default: a safe share of what is free, and no more
+        than helps.
+    used
+        Bytes it has before, with all libraries.
+
+    Raises
+    ------
+    CofuseError
+        Even with everything in files it would take more than ``max_memory``.
+    """
+    switches = [field.name for field in fields(Plan) if field.name != "peak"]
+    plan = Plan(**dict.fromkeys(switches, False))
+    # Leftovers of earlier work and arrays of the caller's are no reason to refuse.
+    least = _peak(work, plan, min(used, _PROGRAM))
+    if max_memory is None:
+        ceiling = min(default_ceiling(), max(used + _COMFORTABLE, _peak(work, plan, used)))
+    elif max_memory < least:
+        height, width = work.shape[:2]
+        raise CofuseError(
+            f"{work.frames} frames of {width}x{height} pixels need {format_size(least)} of memory "
+            f"at least, but only {format_size(max_memory)} may be used; allow more (--max-memory), "
+            "or make the frames smaller"
+        )
+    else:
+        ceiling = max_memory
+    # In the order of what it would cost to do without, by the byte.
+    for name in switches:
+        more = replace(plan, **{name: True})
+        if _peak(work, more, used) <= ceiling:
+            plan = more
+    return replace(plan, peak=_peak(work, plan, used))
+
+
+def estimate_memory(work: Work, *, max_memory: int | None = None) -> int:
+    """Estimate how many bytes of memory a process that does nothing else will have at most."""
+    return plan_fusion(work, max_memory=max_memory).peak
+
+
+def estimate_seconds(work: Work, *, restore: bool, processors: int) -> float:
+    """Estimate roughly, to a factor of two or so, how long the joint method will take."""
+    height, width = work.shape[:2]
+    planes = _channels(work)
+    seconds = _SECONDS_TO_WEIGH * work.frames * (1.4 if restore else 1.0)
+    seconds += _SECONDS_TO_RESTORE * planes if restore else 0.0
+    return height * width * seconds / processors
+
+
+def _peak(work: Work, plan: Plan, used: int) -> int:
+    """Most bytes at any stage."""
+    frame = math.prod(work.shape) * np.dtype(work.dtype).itemsize
+    kept = work.frames * frame if plan.keep_frames and not work.in_memory else 0
+    # While frames come in: file, picture, what it becomes in its place, and the reference.
+    reading = 0 if work.in_memory else 5 * frame
+    stages = _joint(work, plan, frame) if work.method == "joint" else [_other(work, frame)]
+    return used + kept + _SPARE + max(reading, *stages)
+
+
+def _joint(work: Work, plan: Plan, frame: int) -> list[int]:
+    """Bytes in the stages of the joint method, beside the frames."""
+    height, width = work.shape[:2]
+    pixels, planes = height * width, _channels(work)
+    maps = pixels * ((1 if work.frames <= 256 else 2) + 4)
+    pictures = 4 * planes * pixels if plan.keep_pictures else 0
+    blocks = work.frames * pixels // BLOCK**2
+    patches = max(_PATCHES, work.frames * _PATCHES_A_FRAME) * _PATCH * planes
+    one = 0 if work.in_memory or plan.keep_frames else frame
+    tiles = []
+    for restore in (False, True):
+        working, of_planes, of_scores = tile_bytes((height, width), planes, restore)
+        of_frames = of_planes * plan.keep_planes + of_scores * plan.keep_scores
+        # Features are kept between two passes over the frames where tiles are small; those in the
+        # picture's corners are.
+        features = work.frames * of_planes * (2 if planes == 3 else 6)
+        working += min(features, _KEPT_FEATURES) if features <= 2 * _KEPT_FEATURES else 0
+        result = frame if restore else pictures
+        tiles.append(maps + blocks + result + working + work.frames * of_frames)
+    return [
+        one + _NOISE_BYTES + patches * np.dtype(work.dtype).itemsize,
+        blocks + (8 * blocks if plan.keep_blocks else 0) + _FITNESS_BYTES,
+        *tiles,
+        maps + pictures + _CLEAN_UP_BYTES * pixels,
+        maps + pictures + frame + one,
+        maps + 3 * frame,  # writing, in a format that is compressed
+    ]
+
+
+def _other(work: Work, frame: int) -> int:
+    """Bytes of the other methods, which hold whole pictures in floats."""
+    pixels = work.shape[0] * work.shape[1]
+    if work.method == "letter":
+        return _LETTER_BYTES * pixels + frame
+    return (_SHRINKAGE_BYTES + _SHRINKAGE_BYTES_A_CHANNEL * _channels(work)) * pixels + frame
+
+
+def _channels(work: Work) -> int:
+    return work.shape[2] if len(work.shape) == 3 else 1

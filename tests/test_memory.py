@@ -1,0 +1,374 @@
+"""Memory: sizes as people write them, shelves, plans, and results that are the same under any."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from cofuse import memory, planning
+from cofuse.errors import CofuseError
+from cofuse.fusion import fuse
+from cofuse.images import Stack
+from cofuse.memory import (
+    Shelf,
+    available_memory,
+    default_ceiling,
+    format_size,
+    parse_size,
+    used_memory,
+)
+from cofuse.planning import Plan, Work, estimate_memory, estimate_seconds, plan_fusion
+from tests.test_fusion import in_dtype, textured_frames
+from tests.test_methods_joint import enlarged, scene
+
+Array = np.ndarray[Any, Any]
+NOTHING = Plan(*[False] * 5)
+
+# --- sizes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1GB", 10**9),
+        ("800M", 8 * 10**8),
+        ("1.5 GiB", 3 << 29),
+        (" 2gb ", 2 * 10**9),
+        ("64k", 64_000),
+        ("64KiB", 65_536),
+        (".5t", 5 * 10**11),
+        ("1e3", None),
+        ("12345", 12_345),
+        ("7B", 7),
+    ],
+)
+def test_sizes_are_read_as_people_write_them(text: str, size: int | None) -> None:
+    if size is None:
+        with pytest.raises(CofuseError, match="no amount of memory"):
+            parse_size(text)
+    else:
+        assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1GB", "1 G B", "1XB", "1.2.3M", "nan", "1,5GB", "0"])
+def test_other_words_are_refused_with_an_example(text: str) -> None:
+    with pytest.raises(CofuseError, match=r"\dGB"):
+        parse_size(text)
+
+
+@given(st.integers(1, 10**15))
+def test_a_size_written_and_read_is_no_less_and_hardly_more(size: int) -> None:
+    again = parse_size(format_size(size))
+    assert size <= again <= max(size * 1.01, size + 1_000_000)
+
+
+@given(st.integers(1, 2**45), st.sampled_from(["", "B"]))
+def test_plain_numbers_are_bytes(size: int, unit: str) -> None:
+    assert parse_size(f"{size}{unit}") == size
+
+
+# --- how much there is ---------------------------------------------------------------------------
+
+
+def test_this_process_has_some_memory_and_may_have_more() -> None:
+    before = used_memory()
+    block = np.ones(100_000_000, np.uint8)
+    assert before + 50_000_000 < used_memory() < 1 << 40
+    assert 0 < available_memory() < 1 << 50
+    assert before < default_ceiling()
+    assert block.all()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_limits_of_containers_count(
+    version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, line, limit, usage, stat = (
+        (tmp_path, "0::/a/b", "memory.max", "memory.current", "inactive_file")
+        if version == 2
+        else (
+            tmp_path / "memory",
+            "5:cpu,memory:/a/b",
+            "memory.limit_in_bytes",
+            "memory.usage_in_bytes",
+            "total_inactive_file",
+        )
+    )
+    for folder, most in (("a", "5000000"), ("a/b", "max" if version == 2 else str(2**62))):
+        (root / folder).mkdir(parents=True)
+        (root / folder / limit).write_text(most + "\n")
+        (root / folder / usage).write_text("4000000\n")
+        (root / folder / "memory.stat").write_text(f"anon 7\n{stat} 500000\n")
+    (tmp_path / "cgroup").write_text(f"1:name=systemd:/x\n{line}\n")
+    monkeypatch.setattr(memory, "_GROUP_OF_PROCESS", tmp_path / "cgroup")
+    monkeypatch.setattr(memory, "_GROUPS", tmp_path)
+    assert available_memory() == 1_500_000
+    (root / "a" / usage).write_text("9000000\n")
+    assert available_memory() == 0
+    (root / "a" / limit).write_text("what\n")
+    assert available_memory() > 1 << 20
+
+
+def test_temporary_files_go_to_a_disk_where_the_usual_folder_is_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("tempfile.tempdir", "/tmp")
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("os.access", lambda *_: True)
+    monkeypatch.setattr("os.path.realpath", lambda path: path)
+    monkeypatch.setattr(memory, "_MOUNTS", tmp_path / "mounts")
+    for mounts, folder in (
+        ("disk / ext4 rw 0 0\n", None),
+        ("disk / ext4 rw 0 0\nt /tmp tmpfs rw 0 0\n", "/var/tmp"),
+        ("t / tmpfs rw 0 0\n", None),
+        ("nonsense\n", None),
+    ):
+        (tmp_path / "mounts").write_text(mounts)
+        assert memory._spill_folder() == folder
+    monkeypatch.setenv("TMPDIR", "/tmp")  # who names a folder means it
+    (tmp_path / "mounts").write_text("disk / ext4 rw 0 0\nt /tmp tmpfs rw 0 0\n")
+    assert memory._spill_folder() is None
+
+
+# --- shelves -------------------------------------------------------------------------------------
+
+
+def spans(length: int) -> st.SearchStrategy[slice]:
+    ends = st.tuples(st.integers(0, length), st.integers(0, length))
+    return ends.map(lambda pair: slice(*sorted(pair))) | st.just(slice(None))
+
+
+@pytest.mark.parametrize("in_memory", [False, True], ids=["file", "memory"])
+@given(st.data())
+def test_a_shelf_gives_back_what_was_put_on_it(in_memory: bool, data: st.DataObject) -> None:
+    tail = data.draw(st.sampled_from([(), (3,)]))
+    shape = (*data.draw(st.tuples(st.integers(1, 6), st.integers(1, 6))), *tail)
+    dtype = data.draw(st.sampled_from([np.uint8, np.uint16, np.float32, np.float64]))
+    values = data.draw(arrays(dtype, (2, *shape), elements=st.integers(0, 200)))
+    rows, columns = (data.draw(spans(length)) for length in shape[:2])
+    with Shelf(2, shape, dtype, in_memory=in_memory) as shelf:
+        for index in (1, 0):
+            shelf.write(index, values[index])
+        np.testing.assert_array_equal(shelf.read(1, rows, columns), values[1, rows, columns])
+        part = values[0, rows, columns] + 1
+        shelf.write(1, part, rows, columns)
+        values[1, rows, columns] = part
+        for index in (0, 1):
+            np.testing.assert_array_equal(shelf.read(index), values[index])
+            assert shelf.read(index).dtype == dtype
+
+
+def test_a_shelf_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(KeyboardInterrupt), Shelf(1, (9, 9), np.uint8, in_memory=False) as shelf:
+        shelf.write(0, np.ones((9, 9), np.uint8))
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+    shelf.close()  # once more does no harm
+
+
+def full_disk(*_: object) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        closed = False
+
+        def __getattr__(self, name: str) -> Any:
+            return full_disk if name == "write" else lambda *_: None
+
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: Full())
+    frames = [np.zeros((40, 40), np.uint8) for _ in range(3)]
+    stack = Stack([lambda f=f: f for f in frames])  # type: ignore[misc]
+    with pytest.raises(CofuseError, match=r"No space left.*TMPDIR"), stack.kept(0):
+        pytest.fail("there is no room")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a disk that is always full")
+def test_a_disk_that_is_really_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "tempfile.TemporaryFile",
+        lambda **_: Path("/dev/full").open("r+b", buffering=0),  # noqa: SIM115
+    )
+    with (
+        Shelf(1, (9, 9), np.uint8, in_memory=False) as shelf,
+        pytest.raises(CofuseError, match="No space left"),
+    ):
+        shelf.write(0, np.ones((9, 9), np.uint8))
+
+
+# --- results do not depend on memory -------------------------------------------------------------
+
+
+def fused_under(frames: list[Array], plan: Plan, monkeypatch: Any, **options: Any) -> Any:
+    """Fuse frames behind readers, so that they can be spilled, under a given plan."""
+    monkeypatch.setattr("cofuse.fusion.plan_fusion", lambda *_, **__: plan)
+    return fuse(Stack([lambda f=f: f.copy() for f in frames]), **options)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "colour"),
+    [("uint8", False), ("uint8", True), ("uint16", True), ("float32", True)],
+)
+@pytest.mark.parametrize(
+    "options",
+    [{"sigma": 0}, {"sigma": 12}, {"sigma": 12, "denoise": 0.5}, {"sigma": 0.5}, {}],
+    ids=str,
+)
+def test_nothing_that_is_kept_elsewhere_changes_the_result(
+    options: dict[str, Any], dtype: str, colour: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cofuse.joint_fusion._WORKING_BYTES", 50_000_000)  # several tiles
+    sigma = options.get("sigma", 12)
+    simulated = scene(count=3, sigma=sigma, size=110, colour=colour)
+    frames = [in_dtype(frame / 255, dtype) for frame in simulated.frames]
+    results = [fused_under(frames, plan, monkeypatch, **options) for plan in (Plan(), NOTHING)]
+    for name in ("image", "source_map", "confidence", "sigma"):
+        assert np.array_equal(*(getattr(result, name) for result in results)), name
+    assert results[0].image.dtype == frames[0].dtype
+
+
+@pytest.mark.parametrize("preset", ["fast", "paper"])
+def test_the_other_presets_do_not_depend_on_it_either(
+    preset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = list(scene(count=3, sigma=10, size=64, colour=True).frames)
+    pictures = [
+        fused_under(frames, plan, monkeypatch, sigma=10, preset=preset).image
+        for plan in (Plan(), NOTHING)
+    ]
+    assert np.array_equal(*pictures)
+
+
+def test_frames_with_more_pixels_than_detail_do_not_depend_on_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    frames, _ = enlarged(4, colour=True)
+    pictures = [fused_under(frames, plan, monkeypatch, sigma=0).image for plan in (Plan(), NOTHING)]
+    assert np.array_equal(*pictures)
+
+
+@pytest.mark.parametrize("sigma", [0, 10])
+def test_any_ceiling_gives_the_same(sigma: float) -> None:
+    frames = list(textured_frames(1, 3, (60, 70), "uint8", colour=True))
+    stack = Stack([lambda f=f: f.copy() for f in frames])  # type: ignore[misc]
+    work = Work(stack.shape, stack.dtype, 3)
+    least = planning._peak(work, NOTHING, used_memory() + 150_000_000)
+    pictures = [
+        fuse(stack, sigma=sigma, max_memory=most).image
+        for most in (None, 1 << 40, least + 100_000_000)
+    ]
+    assert np.array_equal(pictures[0], pictures[1]) and np.array_equal(pictures[0], pictures[2])
+
+
+# --- plans ---------------------------------------------------------------------------------------
+
+sizes = st.integers(1, 12_000)
+works = st.builds(
+    lambda height, width, colour, dtype, frames, inside, method: Work(
+        (height, width, *[3] * colour), dtype, frames, method, inside
+    ),
+    sizes,
+    sizes,
+    st.booleans(),
+    st.sampled_from(["uint8", "uint16", "float32"]),
+    st.integers(1, 500),
+    st.booleans(),
+    st.sampled_from(["joint", "shrinkage", "letter"]),
+)
+
+
+@given(works, st.integers(10**8, 10**11))
+def test_a_plan_stays_below_its_ceiling_or_is_refused(work: Work, ceiling: int) -> None:
+    least = planning._peak(work, NOTHING, planning._PROGRAM)
+    if ceiling < least:
+        with pytest.raises(CofuseError, match=r"need .* at least") as caught:
+            plan_fusion(work, max_memory=ceiling)
+        assert format_size(least) in str(caught.value)
+    else:
+        assert least <= plan_fusion(work, max_memory=ceiling).peak <= ceiling
+        assert plan_fusion(work, max_memory=least).peak == least
+
+
+@given(works)
+def test_more_memory_keeps_everything(work: Work) -> None:
+    plan = plan_fusion(work, max_memory=1 << 60)
+    assert plan == Plan(peak=plan.peak)
+    by_default = plan_fusion(work)
+    assert by_default.peak <= plan.peak
+    assert estimate_memory(work) == by_default.peak
+
+
+def test_the_figures_that_were_promised() -> None:
+    camera = (4000, 6000, 3)
+    for frames in (10, 100):
+        assert estimate_memory(Work(camera, "uint8", frames)) < 1_500_000_000
+    assert estimate_memory(Work(camera, "uint8", 112), max_memory=10**9) <= 10**9
+    assert estimate_memory(Work((8165, 12247, 3), "uint8", 5)) < 4_000_000_000
+
+
+def test_a_ceiling_below_what_is_needed_says_what_is() -> None:
+    frames = [np.zeros((50, 60), np.uint8)] * 3
+    with pytest.raises(CofuseError, match=r"3 frames of 60x50 pixels need \d+ MB .* only 1 MB"):
+        fuse(frames, sigma=0, max_memory=1_000_000)
+
+
+def test_time_grows_with_the_work() -> None:
+    small, large = Work((1000, 1000), "uint8", 3), Work((2000, 3000, 3), "uint8", 9)
+    for restore in (False, True):
+        assert 0 < estimate_seconds(small, restore=restore, processors=2) < 60
+        assert estimate_seconds(large, restore=restore, processors=2) > 10 * estimate_seconds(
+            small, restore=restore, processors=2
+        )
+    assert estimate_seconds(small, restore=True, processors=1) > estimate_seconds(
+        small, restore=False, processors=1
+    )
+
+
+@pytest.mark.parametrize("sigma", [0, 10])
+@pytest.mark.parametrize("plan", [Plan(), NOTHING], ids=["memory", "files"])
+def test_a_small_fusion_keeps_to_its_plan(
+    plan: Plan, sigma: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    height, width, count = 600, 640, 4
+    base = rng.integers(0, 256, (height, width, 3), np.uint8)
+    frames = [np.roll(base, k, axis=0) for k in range(count)]
+    small = list(textured_frames(1, 2, (40, 40), "uint8", colour=True))
+    fuse(small, sigma=sigma)  # kernels are compiled, libraries loaded
+    tracemalloc.start()
+    try:
+        fused_under(frames, plan, monkeypatch, sigma=sigma)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    planned = planning._peak(Work(frames[0].shape, "uint8", count), plan, 0)
+    # OpenCV's own memory is not seen here, and the noise was told.
+    assert 0.25 * planned < peak < planned
+
+
+def test_memory_does_not_grow_with_the_number_of_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cofuse.kernels.joint_weigher._KEPT_BYTES", 0)
+    frame = np.random.default_rng(0).integers(0, 256, (300, 300, 3), np.uint8)
+    fuse([frame[:40, :40]] * 2, sigma=10)
+    peaks = []
+    for count, sigma in itertools.product((4, 12), (0, 10)):
+        tracemalloc.start()
+        try:
+            fused_under([frame] * count, NOTHING, monkeypatch, sigma=sigma)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[2] < 1.02 * peaks[0] and peaks[3] < 1.02 * peaks[1]

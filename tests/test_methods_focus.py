@@ -1,0 +1,98 @@
+"""Frames held to the depth where they are blurred wider than the model knows."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cofuse
+from cofuse.depth import Depth
+from cofuse.images import Stack
+from cofuse.methods.fitness import judge_frames
+from cofuse.methods.focus import focus_of, out_of_focus_blocks
+from cofuse.progress import silent
+from cofuse.simulation import sample_picture, simulate_stack
+
+
+def depth_of(position, frames, confidence=1.0):
+    position = np.asarray(position, np.float32)
+    sure = np.full_like(position, confidence)
+    return Depth(position, sure, np.ones_like(position), frames)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    frames=st.integers(3, 40),
+    place=st.floats(0, 1),
+    shape=st.tuples(st.integers(8, 90), st.integers(8, 90)),
+    scale=st.integers(1, 4),
+)
+def test_a_flat_depth_allows_the_frames_around_it(frames, place, shape, scale):
+    at = place * (frames - 1)
+    small = tuple(-(-side // scale) for side in shape)
+    out = out_of_focus_blocks(depth_of(np.full(small, at), frames), shape)
+    assert out.shape == (frames, -(-shape[0] // 8), -(-shape[1] // 8))
+    near = max(0.75, 0.04 * frames)
+    away = np.abs(np.arange(frames) - np.float32(at))
+    assert (out == (away > near)[:, None, None])[np.abs(away - near) > 1e-4].all()
+    assert not out.all(axis=0).any()
+
+
+def test_along_an_outline_all_frames_between_both_sides_are_allowed():
+    position = np.zeros((80, 80), np.float32)
+    position[:, 40:] = 6.0
+    out = out_of_focus_blocks(depth_of(position, 7), (80, 80))
+    assert not out[:, :, 4:6].any()
+    assert out[1:, :, :3].all() and out[:6, :, 7:].all()
+    assert not out[0, :, :3].any() and not out[6, :, 7:].any()
+
+
+def test_where_nothing_is_in_focus_the_nearest_frames_are_left():
+    position = np.full((64, 64), 2.5, np.float32)
+    assert out_of_focus_blocks(depth_of(position, 40), (64, 64)).sum(axis=0).max() == 36
+    blind = out_of_focus_blocks(depth_of(position, 40, confidence=0.0), (64, 64))
+    assert (~blind).any(axis=(1, 2)).nonzero()[0].tolist() == [2, 3]
+
+
+def bars(blurs):
+    """Wide dark bars seen through blur of these widths."""
+    columns = (np.arange(360) // 45) % 2
+    sharp = np.tile(40.0 + 170.0 * columns, (280, 1)).astype(np.float32)
+    sharp += 4 * np.random.default_rng(0).standard_normal(sharp.shape).astype(np.float32)
+    return [np.clip(cv2.GaussianBlur(sharp, (0, 0), b) if b else sharp, 0, 255) for b in blurs]
+
+
+def in_bytes(frames):
+    return [np.rint(frame).astype(np.uint8) for frame in frames]
+
+
+def test_wide_blur_is_told_from_what_the_model_knows():
+    def beyond(frames):
+        readers = [lambda rows, columns, f=f: f[rows, columns, None] for f in frames]
+        names = [str(k) for k in range(len(frames))]
+        noise = np.zeros(len(frames), np.float32)
+        return judge_frames(readers, frames[0].shape, noise, names).is_beyond_model
+
+    assert not beyond(bars((0, 1, 2)))
+    assert beyond(bars((0, 8, 16, 24)))
+
+
+def test_frames_in_order_have_a_depth_and_others_are_told():
+    greys = [
+        cv2.cvtColor(sample_picture(name), cv2.COLOR_RGB2GRAY)[:256, :320]
+        for name in ("coffee", "chelsea")
+    ]
+    frames = simulate_stack(greys[0], frames=10, foreground=greys[1], seed=0).frames
+    assert focus_of(Stack.from_arrays(frames), silent) is not None
+    mixed = [frames[k] for k in (4, 8, 1, 6, 3, 0, 9, 7, 2, 5)]
+    with pytest.warns(UserWarning, match="order of their focus"):
+        assert focus_of(Stack.from_arrays(mixed), silent) is None
+
+
+def test_inside_of_wide_bars_comes_from_the_sharp_frame():
+    frames = in_bytes(bars((24, 16, 8, 0, 8)))
+    result = cofuse.fuse(frames, sigma=0)
+    assert (result.source_map == 3).mean() > 0.95
