@@ -33,7 +33,7 @@ def depth_of(position, frames, confidence=1.0):
 def test_a_flat_depth_allows_the_frames_around_it(frames, place, shape, scale):
     at = place * (frames - 1)
     small = tuple(-(-side // scale) for side in shape)
-    out = out_of_focus_blocks(depth_of(np.full(small, at), frames), shape)
+    out = out_of_focus_blocks(depth_of(np.full(small, at), frames), shape, everywhere=True)
     assert out.shape == (frames, -(-shape[0] // 8), -(-shape[1] // 8))
     near = max(0.75, 0.04 * frames)
     away = np.abs(np.arange(frames) - np.float32(at))
@@ -44,7 +44,7 @@ def test_a_flat_depth_allows_the_frames_around_it(frames, place, shape, scale):
 def test_along_an_outline_all_frames_between_both_sides_are_allowed():
     position = np.zeros((80, 80), np.float32)
     position[:, 40:] = 6.0
-    out = out_of_focus_blocks(depth_of(position, 7), (80, 80))
+    out = out_of_focus_blocks(depth_of(position, 7), (80, 80), everywhere=True)
     assert not out[:, :, 4:6].any()
     assert out[1:, :, :3].all() and out[:6, :, 7:].all()
     assert not out[0, :, :3].any() and not out[6, :, 7:].any()
@@ -52,9 +52,31 @@ def test_along_an_outline_all_frames_between_both_sides_are_allowed():
 
 def test_where_nothing_is_in_focus_the_nearest_frames_are_left():
     position = np.full((64, 64), 2.5, np.float32)
-    assert out_of_focus_blocks(depth_of(position, 40), (64, 64)).sum(axis=0).max() == 36
-    blind = out_of_focus_blocks(depth_of(position, 40, confidence=0.0), (64, 64))
-    assert (~blind).any(axis=(1, 2)).nonzero()[0].tolist() == [2, 3]
+    clear, blind = depth_of(position, 40), depth_of(position, 40, confidence=0.0)
+    out = out_of_focus_blocks(clear, (64, 64), everywhere=True)
+    assert (~out).any(axis=(1, 2)).nonzero()[0].tolist() == [1, 2, 3, 4]
+    for everywhere in (True, False):
+        out = out_of_focus_blocks(blind, (64, 64), everywhere=everywhere)
+        assert (~out).any(axis=(1, 2)).nonzero()[0].tolist() == [2, 3]
+    assert not out_of_focus_blocks(clear, (64, 64), everywhere=False).any()
+
+
+def test_where_nothing_is_in_focus_the_choice_is_smoother(monkeypatch):
+    """The left half is in focus in the first frame, the right half is never anything but blur."""
+    sharp = np.asarray(cv2.cvtColor(sample_picture("coffee"), cv2.COLOR_RGB2GRAY))[:280, :400]
+    frames = []
+    for k, blur in enumerate((0, 2, 4, 6, 8)):
+        frame = cv2.GaussianBlur(sharp, (0, 0), blur) if blur else sharp.copy()
+        frame[:, 200:] = cv2.GaussianBlur(sharp, (0, 0), 20 + k)[:, 200:]
+        frames.append(frame)
+
+    def borders():
+        index = cofuse.fuse(frames, sigma=0).source_map[:, 230:].astype(int)
+        return (np.diff(index, axis=1) != 0).mean()
+
+    held = borders()
+    monkeypatch.setattr("cofuse.methods.joint.can_tell_focus", lambda stack: False)
+    assert held < 0.3 * borders()
 
 
 def bars(blurs):

@@ -1,9 +1,9 @@
-"""Frames held to where the stack is in focus, when they are blurred wider than the model knows.
+"""Frames held to where the stack is in focus, wherever the model's own choice is a guess.
 
-The model has learned from blur of up to 16 pixels. In a frame that is blurred much wider the inside
-of a dark bar looks as good as in the sharp one, and where no frame is in focus, as in front of a
-macro photograph, they all look alike to it. The depth, found from windows that are wide enough,
-tells which frames can be right there at all.
+The model has learned from blur of up to 16 pixels, and from scenes in focus somewhere. Where no
+frame is in focus all look alike to it, and its choice is patchy; in a frame that is blurred much
+wider the inside of a dark bar looks as good as in the sharp one. The depth, found from windows that
+are wide enough, tells which frames can be right there at all.
 """
 
 from __future__ import annotations
@@ -62,11 +62,13 @@ def focus_of(stack: Stack, progress: ProgressCallback) -> Depth | None:
     return None
 
 
-def out_of_focus_blocks(depth: Depth, shape: tuple[int, int]) -> NDArray[np.bool_]:
+def out_of_focus_blocks(
+    depth: Depth, shape: tuple[int, int], *, everywhere: bool
+) -> NDArray[np.bool_]:
     """Find where each frame is too far from the depth, in blocks: (frames, rows, columns).
 
     A block allows the frames around all depths in it and in the blocks around it: along an outline
-    both sides' frames and those between.
+    both sides' frames and those between. Held to this are blocks where nothing is in focus, or all.
     """
     import cv2
 
@@ -88,7 +90,7 @@ def out_of_focus_blocks(depth: Depth, shape: tuple[int, int]) -> NDArray[np.bool
     first = cv2.erode(position.min(axis=(1, 3)), around)
     last = cv2.dilate(position.max(axis=(1, 3)), around)
     unsure = cv2.dilate(confidence.mean(axis=(1, 3)), around) < np.float32(_NOTHING_IN_FOCUS)
-    near = max(_NEAR, _NEAR_SHARE * depth.frames)
+    near = max(_NEAR, _NEAR_SHARE * depth.frames) if everywhere else np.inf
     slack = np.where(unsure, np.float32(_NEAREST), np.float32(near))
     frames = np.arange(depth.frames, dtype=np.float32)[:, None, None]
     return np.asarray((frames < first - slack) | (frames > last + slack))

@@ -14,7 +14,7 @@ from cofuse.images import Fusion, Pixels, from_opponent, luminance, to_opponent
 from cofuse.joint import JointModel, load_model
 from cofuse.joint_fusion import JointResult, PlaneReader, fuse_tiles
 from cofuse.memory import Shelf
-from cofuse.methods.fitness import judge_frames
+from cofuse.methods.fitness import Fitness, judge_frames
 from cofuse.methods.focus import can_tell_focus, focus_of, out_of_focus_blocks
 from cofuse.methods.run import Levels, Run
 from cofuse.noise import CLEAN_BELOW
@@ -135,9 +135,8 @@ class JointRun(Run):
     ) -> Choice:
         """Run the model on frames, none of them used where it cannot be right.
 
-        Where pixels are going to be copied one frame must be right: if they are blurred wider than
-        the model knows, they are held to the depth. What is only restored is a mixture, to which
-        all of them add.
+        Where pixels are going to be copied one frame must be right: where the model cannot tell,
+        they are held to the depth. What is only restored is a mixture, to which all of them add.
         """
         shape = shape or (self.stack.height, self.stack.width)
         index = np.empty(shape, np.uint8 if len(readers) <= 256 else np.uint16)
@@ -155,8 +154,8 @@ class JointRun(Run):
                     in_memory=self.plan.keep_blocks,
                 )
                 unfit = fitness.unfit
-                if copy and fitness.is_beyond_model and can_tell_focus(self.stack):
-                    unfit = self.held_to_focus(unfit, shape)
+                if copy and can_tell_focus(self.stack):
+                    unfit = self.held_to_focus(fitness, shape)
             tiles = fuse_tiles(
                 model,
                 readers,
@@ -175,14 +174,15 @@ class JointRun(Run):
                     take(here, part)
         return Choice(index, confidence)
 
-    def held_to_focus(self, unfit: NDArray[np.bool_], shape: tuple[int, int]) -> NDArray[np.bool_]:
+    def held_to_focus(self, fitness: Fitness, shape: tuple[int, int]) -> NDArray[np.bool_]:
         """Where frames must not be used, being unfit or too far from the depth."""
         depth = focus_of(self.stack, self.progress)
         if depth is None:
-            return unfit
-        held = unfit | out_of_focus_blocks(depth, shape)
+            return fitness.unfit
+        far = out_of_focus_blocks(depth, shape, everywhere=fitness.is_beyond_model)
+        held = fitness.unfit | far
         none = held.all(axis=0)
-        held[:, none] = unfit[:, none]
+        held[:, none] = fitness.unfit[:, none]
         return held
 
     def copied_from_small(
