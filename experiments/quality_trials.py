@@ -49,7 +49,7 @@ COST_METHODS = ("auto", "auto?", "bm3d+auto")
 
 _PACKAGE = Path(cofuse.__file__).parent
 #: What nothing here runs through, and what only rivals run through.
-_ASIDE = {"cli", "files", "learning", "__main__.py"}
+_ASIDE = {"alignment", "cli", "files", "jobs", "learning", "__main__.py"}
 _RIVALS = {"baselines", "dictionaries"}
 #: What rivals share with everything: pictures, their simulation and the metrics.
 _COMMON = {"errors.py", "images.py", "patches.py", "progress.py", "simulation.py"}
