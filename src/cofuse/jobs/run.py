@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -149,6 +149,8 @@ class Job:
             check_outputs(request, self.frames)
             check_slabs(self)
         self.plan: Plan = self._planned()
+        #: Wall time of what is done beside fusing.
+        self.seconds: dict[str, float] = {}
 
     def _planned(self) -> Plan:
         """Say what is about to be done; refuses what takes more memory than there may be."""
@@ -165,6 +167,12 @@ class Job:
             estimate_seconds(work, restore=self.sigma != 0, processors=processors),
         )
 
+    @contextmanager
+    def _timed(self, what: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[what] = time.perf_counter() - start
+
     def _work(self, stack: Stack) -> Work:
         return Work(stack.shape, stack.dtype, len(stack), self.settings.method)
 
@@ -178,8 +186,10 @@ class Job:
                 fusion = fuse_slabs(self, stack, slabs, progress)
             else:
                 fusion = self.fuse(stack, progress)
-            depth = self._depth(stack, fusion, alignment, progress)
-        self._write(stack, fusion, alignment, depth)
+            with self._timed("depth"):
+                depth = self._depth(stack, fusion, alignment, progress)
+        with self._timed("writing"):
+            self._write(stack, fusion, alignment, depth)
         fusing = request.fusing
         used = dataclasses.asdict(self.settings) | {
             "preset": fusing.preset,
@@ -192,7 +202,7 @@ class Job:
         facts["options"] = option_facts(request)
         facts["hot_pixels"] = hot
         facts["alignment"] = None if alignment is None else plain(alignment_facts(alignment))
-        facts["seconds"]["total"] = time.perf_counter() - start
+        facts["seconds"] |= self.seconds | {"total": time.perf_counter() - start}
         if request.maps.report is not None:
             write_json(request.maps.report, facts, overwrite=request.writing.overwrite)
         return Outcome(fusion, stack, alignment, hot, depth, facts)
@@ -210,7 +220,9 @@ class Job:
         """Mend and align the frames, and keep them at hand."""
         stack, alignment, hot = self._in_place(progress)
         plan = plan_fusion(self._work(stack), max_memory=self.ceiling)
-        with stack.kept(sys.maxsize if plan.keep_frames else 0) as kept:
+        with ExitStack() as shelf:
+            with self._timed("reading"):
+                kept = shelf.enter_context(stack.kept(sys.maxsize if plan.keep_frames else 0))
             yield kept, alignment, hot
 
     def _in_place(self, progress: ProgressCallback) -> tuple[Stack, Alignment | None, int]:
@@ -218,10 +230,12 @@ class Job:
         reading, aligning = self.request.reading, self.request.aligning
         stack, hot = self.frames.stack, 0
         if reading.hot_pixels == "auto":
-            stack, hot = mend_hot_pixels(stack, progress)
+            with self._timed("hot pixels"):
+                stack, hot = mend_hot_pixels(stack, progress)
         if not aligning.align:
             return stack, None, hot
-        alignment = find_alignment(stack, aligning, progress)
+        with self._timed("alignment"):
+            alignment = find_alignment(stack, aligning, progress)
         for index, reason in alignment.left_out.items():
             warnings.warn(f"{stack.names[index]} is left out: {reason}", stacklevel=2)
         return aligned(stack, alignment, crop=aligning.crop), alignment, hot
