@@ -95,26 +95,40 @@ class Peaks:
         # The largest of K values by chance is so many standard deviations above their mean.
         chance = _CHANCE + 2.0 * float(np.sqrt(2.0 * np.log(frames)))
         # What even the least sharp frame has may be noise that the estimate missed.
-        least = np.clip(curve.least, 0.0, np.float32(_MISSED * noise))
-        error = np.float32(spread) * (np.float32(noise) + least)
+        error = np.clip(curve.least, 0.0, np.float32(_MISSED * noise))
+        error += np.float32(noise)
+        error *= np.float32(spread)
         rise = curve.best - curve.least
-        self.evidence = _ramp(rise / error, chance, _SURE)
-        others = np.maximum((curve.total - curve.best) / max(frames - 1, 1), 0.0)
-        drop = (height - others) / (np.float32(_DROP) * height + np.float32(1e-30))
-        drop = np.clip(drop, 0.0, 1.0)
+        rise /= error
+        del error  # whole planes: each that is not needed any more makes room
+        self.evidence = _ramp(rise, chance, _SURE)
+        drop = curve.total - curve.best
+        drop /= max(frames - 1, 1)
+        drop = height - np.maximum(drop, 0.0, out=drop)
+        drop /= np.float32(_DROP) * height + np.float32(1e-30)
+        clear = np.clip(drop, 0.0, 1.0, out=drop)
+        clear *= self.evidence
         # A single hill goes up and down once; noise, and outlines that spread as they defocus,
         # make the curve go up and down more often. (Squared, as noise halves it easily.)
-        hill = 2.0 * curve.best - curve.first - curve.previous
-        single = np.clip(hill / np.maximum(curve.change, np.float32(1e-30)), 0.0, 1.0) ** 2
+        hill = np.multiply(curve.best, np.float32(2.0), out=rise)
+        hill -= curve.first
+        hill -= curve.previous
+        hill /= np.maximum(curve.change, np.float32(1e-30))
+        single = np.clip(hill, 0.0, 1.0, out=hill)
+        clear *= np.square(single, out=single)
+        del rise, hill, single
         largest, there = largest_around(height, curve.index)
-        self.share = height / (largest + np.float32(1e-30))
+        largest += np.float32(1e-30)
+        self.share = height / largest
+        del height, largest
         self.there = self.centres[there]
         self.spacing = curve.frames / frames
         at = self.centres[curve.index]
         own = self.own(at, self.spacing)
         for peaks in coarser:
             np.minimum(own, peaks.own(at, self.spacing), out=own)
-        self.confidence: Levels = np.asarray(self.evidence * drop * single * own, np.float32)
+        clear *= own
+        self.confidence: Levels = clear
 
     def own(self, at: Levels, spacing: float) -> Levels:
         """Tell how far peaks in the given frames are detail of their own, 0 to 1.

@@ -96,7 +96,7 @@ def estimate_depth(
     size = shape[0], shape[1]
     position = depth.position
     if scale > 1 and picture is not None:
-        position = enlarge_along(position, luminance(stack.to_levels(picture)))
+        position = enlarge_along(position, _luminance(stack, picture))
     return Depth(
         position=enlarge(position, size),
         confidence=enlarge(depth.confidence, size),
@@ -150,6 +150,15 @@ def small_depth(
     position = fill(position, confidence, guide, noise=variance**0.5, step=step)
     position = np.clip(position, 0.0, np.float32(len(stack) - 1))
     return Depth(position, confidence, evidence, len(stack))
+
+
+def _luminance(stack: Stack, picture: Pixels) -> Levels:
+    """Luminance of a picture, some rows at a time: floats of all colours would take much memory."""
+    result = np.empty(picture.shape[:2], np.float32)
+    for top in range(0, len(result), _ROWS):
+        rows = slice(top, top + _ROWS)
+        result[rows] = luminance(stack.to_levels(picture[rows]))
+    return result
 
 
 def _company(position: Levels, confidence: Levels, step: float) -> Levels:
@@ -216,18 +225,26 @@ def _join(curves: list[list[FocusCurve]], variance: float) -> tuple[Levels, Leve
     """Join the scales' peaks: the finer one where it is clear, the coarser one elsewhere."""
     position = confidence = evidence = np.zeros((1, 1), np.float32)
     found: list[Peaks] = []
-    scales = zip(curves, noise_energies(), strict=False)
-    for kinds, (gain, error) in reversed(list(scales)):
-        for curve in kinds:
+    while curves:
+        # The coarsest first; what has told all it knows makes room.
+        kinds = curves.pop()
+        gain, error = noise_energies()[len(curves)]
+        while kinds:
+            curve = kinds.pop(0)
             peaks = Peaks(curve, noise=gain * variance, spread=error, coarser=found)
-            found.append(peaks)
             shape = curve.best.shape[0], curve.best.shape[1]
+            del curve
+            found.append(peaks)
+            own = peaks.positions()
+            peaks.logs = ()
             coarse = enlarge(confidence, shape)
             # Squares let the clearer of two that disagree have nearly all the say.
-            fine = peaks.confidence**2
-            share = fine / (fine + (np.float32(_COARSE) * coarse) ** 2 + np.float32(1e-12))
+            share = peaks.confidence**2
+            share /= share + (np.float32(_COARSE) * coarse) ** 2 + np.float32(1e-12)
             wide = enlarge(position, shape)
-            position = wide + share * (peaks.positions() - wide)
+            own -= wide
+            own *= share
+            position = wide + own
             confidence = coarse + share * (peaks.confidence - coarse)
             evidence = np.maximum(enlarge(evidence, shape), peaks.evidence)
     return position, confidence, evidence

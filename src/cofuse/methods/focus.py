@@ -8,8 +8,6 @@ are wide enough, tells which frames can be right there at all.
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -52,14 +50,7 @@ def focus_of(stack: Stack, progress: ProgressCallback) -> Depth | None:
         scale *= 2
     depth = small_depth(stack, scale=scale, progress=progress)
     sure = depth.confidence[depth.evidence > 0.5]
-    if sure.size and float(np.median(sure)) >= _IN_ORDER:
-        return depth
-    warnings.warn(
-        "the frames seem not to be in the order of their focus; give them in that order for a "
-        "better choice",
-        stacklevel=2,
-    )
-    return None
+    return depth if sure.size and float(np.median(sure)) >= _IN_ORDER else None
 
 
 def out_of_focus_blocks(
