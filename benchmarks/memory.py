@@ -23,6 +23,7 @@ import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -93,7 +94,7 @@ def run_case(frames: Path, output: Path, ceiling: int | None, sigma: float | Non
     print(json.dumps(facts | {"plan": asdict(plan)}))
 
 
-def measure(command: list[str]) -> tuple[dict[str, object], int, float, float]:
+def measure(command: list[str]) -> tuple[dict[str, Any], int, float, float]:
     """Run a child; return what it printed, its peak, its processor time and wall time."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -148,11 +149,11 @@ def main() -> None:
                 child = [str(frames), f"{folder}/fused.tif", str(ceiling), str(told)]
                 os.environ["OPENBLAS_NUM_THREADS"] = "1"
                 facts, peak, cpu, wall = measure([sys.executable, __file__, "--child", *child])
-            seconds: dict[str, float] = facts["seconds"]  # type: ignore[assignment]
-            peaks: dict[str, int] = facts["peaks"]  # type: ignore[assignment]
+            seconds: dict[str, float] = facts["seconds"]
+            peaks: dict[str, int] = facts["peaks"]
             stages = [f"{name} {t:.0f} s" for name, t in seconds.items()]
             stages += [f"to {name} {format_size(most)}" for name, most in peaks.items()]
-            plan: dict[str, int] = facts["plan"]  # type: ignore[assignment]
+            plan: dict[str, int] = facts["plan"]
             stages += ["kept: " + " ".join(n[5:] for n, yes in plan.items() if yes is True)]
             words = size, f"{sigma:g}", limit or "default", format_size(peak)
             words += format_size(plan["peak"]), f"{cpu:.0f} s", f"{wall:.0f} s"

@@ -19,7 +19,6 @@ from cofuse.depth import (
     depth_preview,
     estimate_depth,
     relief_view,
-    without_focus,
 )
 from cofuse.depth.colours import colour_table
 from cofuse.depth.curves import FocusCurve, band_energies, noise_energies
@@ -345,20 +344,6 @@ def test_physical_depth_needs_the_step() -> None:
     np.testing.assert_allclose(a_depth(z_step=2.5).z, 2.5 * a_depth().position)
     with pytest.raises(CofuseError, match="z_step"):
         _ = a_depth().z
-
-
-def test_choice_without_focus_becomes_smooth() -> None:
-    depth = a_depth()
-    confidence = depth.confidence.copy()
-    confidence[:30] = 0.0
-    blind = Depth(depth.position, confidence, depth.evidence, 5)
-    index = np.full((60, 90), 3, np.uint8)
-    chosen = without_focus(blind, index)
-    assert chosen.dtype == index.dtype
-    np.testing.assert_array_equal(chosen[:30], np.rint(depth.position[:30]))
-    np.testing.assert_array_equal(chosen[30:], index[30:])
-    with pytest.raises(CofuseError, match="shape"):
-        without_focus(blind, index[:-1])
 
 
 def test_colours_grow_evenly_lighter() -> None:

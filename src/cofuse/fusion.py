@@ -68,8 +68,8 @@ def fuse(
     max_memory
         Most bytes of memory that this process should have; what does not fit goes to temporary
         files, and the result is the same to the last bit. Default: at most 60 % of what is free.
-        ``auto`` keeps to it closely. ``fast`` and ``paper`` hold whole pictures in floats, about
-        100 and 650 bytes a pixel, of which only the frames can go to files.
+        ``auto`` keeps to it closely. ``fast`` and ``paper`` hold whole pictures in floats; of
+        theirs only the frames can go to files.
     progress
         Called with a `Progress` now and then; may raise to cancel.
 

@@ -15,7 +15,7 @@ from cofuse.errors import CofuseError
 from cofuse.joint_fusion import BLOCK, tile_bytes
 from cofuse.memory import default_ceiling, format_size
 
-__all__ = ["Plan", "Work", "estimate_memory", "estimate_seconds", "plan_fusion"]
+__all__ = ["Plan", "Work", "estimate_seconds", "plan_fusion"]
 
 #: More than this beside what the process already has makes nothing notably faster: what is written
 #: to a file and read again soon has not left the memory that the system has to spare.
@@ -122,11 +122,6 @@ def plan_fusion(work: Work, *, max_memory: int | None = None, used: int = _PROGR
         if _peak(work, more, used) <= ceiling:
             plan = more
     return replace(plan, peak=_peak(work, plan, used))
-
-
-def estimate_memory(work: Work, *, max_memory: int | None = None) -> int:
-    """Estimate how many bytes of memory a process that does nothing else will have at most."""
-    return plan_fusion(work, max_memory=max_memory).peak
 
 
 def estimate_seconds(work: Work, *, restore: bool, processors: int) -> float:

@@ -1,21 +1,17 @@
-"""The noun `Depth`, its 16-bit picture, and the choice where nothing is in focus."""
+"""The noun `Depth` and its 16-bit picture."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
 
-__all__ = ["Depth", "depth_picture", "without_focus"]
+__all__ = ["Depth", "depth_picture"]
 
 Levels = NDArray[np.float32]
-
-#: Confidence below which no frame counts as in focus.
-_LEAST_CONFIDENCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -65,30 +61,3 @@ def depth_picture(depth: Depth) -> NDArray[np.uint16]:
     """
     scale = np.float32(65535.0 / max(depth.frames - 1, 1))
     return np.asarray(np.rint(np.clip(depth.position * scale, 0.0, 65535.0)), np.uint16)
-
-
-def without_focus(
-    depth: Depth, index: NDArray[Any], *, least: float = _LEAST_CONFIDENCE
-) -> NDArray[Any]:
-    """Where no frame is in focus, replace a choice of frames by the smoothest honest one.
-
-    There the frames show blur and noise, or traces of defocused outlines nearby, and a choice by
-    them shows as blotches. The nearest whole frame to the position filled in from confident
-    neighbours changes as slowly as can be.
-
-    Parameters
-    ----------
-    depth
-        Estimated from the frames chosen among.
-    index
-        The choice: for every pixel the index of a frame, shape (H, W).
-    least
-        Confidence below which nothing counts as in focus.
-    """
-    if index.shape != depth.position.shape:
-        raise CofuseError(
-            f"the choice has shape {index.shape} but the depth {depth.position.shape}; "
-            "they must be of the same stack"
-        )
-    nearest = np.rint(depth.position).astype(index.dtype)
-    return np.where(depth.confidence < np.float32(least), nearest, index)

@@ -49,7 +49,7 @@ from cofuse.jobs.placing import (
 )
 from cofuse.jobs.settings import check_settings, check_size, chosen_settings, noise_level
 from cofuse.jobs.slabs import check_slabs, fuse_slabs, new_slabs
-from cofuse.memory import default_ceiling, format_size, parse_size
+from cofuse.memory import format_size, parse_size
 from cofuse.planning import Work, estimate_seconds, plan_fusion
 from cofuse.progress import ProgressCallback, silent
 
@@ -67,8 +67,8 @@ class Plan:
     ----------
     frames, width, height, kind
         Number and size of the frames; their kind in words.
-    memory, ceiling
-        Bytes of memory it expects to take at most, and those it may take.
+    memory
+        Bytes of memory it expects to take at most.
     seconds
         Rough guess of the time it will take.
     """
@@ -78,7 +78,6 @@ class Plan:
     height: int
     kind: str
     memory: int
-    ceiling: int
     seconds: float
 
     def __str__(self) -> str:
@@ -163,7 +162,6 @@ class Job:
             stack.height,
             f"{'RGB' if stack.is_colour else 'grey'} {stack.dtype}",
             plan_fusion(work, max_memory=self.ceiling).peak,
-            default_ceiling() if self.ceiling is None else self.ceiling,
             estimate_seconds(work, restore=self.sigma != 0, processors=processors),
         )
 
