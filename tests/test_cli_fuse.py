@@ -20,40 +20,16 @@ import tifffile
 
 import cofuse
 from cofuse import fusion
-from cofuse.cli import main
 from cofuse.cli.fuse import AlignOptions, FuseOptions, ReadOptions
 from cofuse.files import read_image, write_image
 from cofuse.jobs import run as jobs_run
 from cofuse.joint import JointModel, load_model, model_bytes
 from cofuse.metrics import psnr
 from cofuse.simulation import Simulation, sample_picture, simulate_stack
+from tests.command_line import PLAN, command, contents, run
 
 #: What a job times beside the fusion, without alignment.
 AROUND = {"hot pixels", "reading", "depth", "writing"}
-
-
-def run(*arguments: object) -> int:
-    """Run the command line in this process."""
-    return main([str(argument) for argument in arguments])
-
-
-def command(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the real command in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "cofuse", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=cwd,
-    )
-
-
-def contents(folder: Path) -> dict[str, bytes | None]:
-    """Every file and folder below, with its bytes."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
-        for path in folder.rglob("*")
-    }
 
 
 @pytest.fixture(scope="module")
@@ -69,36 +45,6 @@ def place(tmp_path: Path, scene: Simulation, monkeypatch: pytest.MonkeyPatch) ->
         write_image(tmp_path / f"{name}.png", frame)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-#: What is said before the work, whatever it will take.
-PLAN = r"cofuse: \d+ frames? of \d+x\d+ (?:grey|RGB) \w+: about [^,\n]+, up to [^,\n]+ of memory\n"
-
-
-@pytest.fixture
-def refused(place: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Check that a command line gets exit code 2, one line, and leaves every byte as it was.
-
-    What is seen only ``late``, in the midst of the work, is told after the plan.
-    """
-
-    def check(*arguments: object, words: tuple[str, ...] = (), late: bool = False) -> str:
-        before = contents(place)
-        capsys.readouterr()
-        assert run(*arguments) == 2
-        out, err = capsys.readouterr()
-        if late:
-            plan = re.match(PLAN, err)
-            assert plan, err
-            err = err[plan.end() :]
-        assert out == "" and err.startswith("cofuse: error: ") and err.endswith("\n"), (out, err)
-        assert err.count("\n") == 1 and len(err) > len("cofuse: error: ") + 10, err
-        assert contents(place) == before
-        for word in words:
-            assert word in err, err
-        return err
-
-    return check
 
 
 # --- what it does --------------------------------------------------------------------------------

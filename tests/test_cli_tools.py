@@ -17,7 +17,6 @@ import pytest
 
 import cofuse
 import cofuse.simulation
-from cofuse.cli import main
 from cofuse.cli.learn import learn as learn_command
 from cofuse.cli.simulate import simulate as simulate_command
 from cofuse.files import read_image, write_image
@@ -32,30 +31,7 @@ from cofuse.operators import (
     operator_bytes,
 )
 from cofuse.simulation import sample_picture, simulate_stack
-
-
-def run(*arguments: object) -> int:
-    """Run the command line in this process."""
-    return main([str(argument) for argument in arguments])
-
-
-def command(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the real command in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "cofuse", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=cwd,
-    )
-
-
-def contents(folder: Path) -> dict[str, bytes | None]:
-    """Every file and folder below, with its bytes."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
-        for path in folder.rglob("*")
-    }
+from tests.command_line import command, contents, run
 
 
 @pytest.fixture
@@ -66,23 +42,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_image(tmp_path / "grey.png", cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY))
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def refused(place: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Check that a command line gets exit code 2, one line, and leaves every byte as it was."""
-
-    def check(*arguments: object, words: tuple[str, ...] = ()) -> None:
-        before = contents(place)
-        capsys.readouterr()
-        assert run(*arguments) == 2
-        out, err = capsys.readouterr()
-        assert out == "" and err.startswith("cofuse: error: ") and err.endswith("\n"), (out, err)
-        assert err.count("\n") == 1 and contents(place) == before
-        for word in words:
-            assert word in err, err
-
-    return check
 
 
 # --- the whole -----------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from cofuse.jobs.outputs import z_distance
 from cofuse.metrics import psnr
 from cofuse.progress import Progress, ProgressCallback
 from cofuse.simulation import Simulation, sample_picture, simulate_stack
-from tests.test_cli_fuse import PLAN, contents, run
+from tests.command_line import PLAN, contents, run
 from tests.test_files_samples import ICC, exif_block
 
 SOFTWARE = f"cofuse {cofuse.__version__}"
@@ -98,24 +98,6 @@ def grey(place: Path, small: Simulation) -> list[str]:
     for name, frame in zip(names, small.frames, strict=True):
         write_image(place / name, frame)
     return names
-
-
-@pytest.fixture
-def refused(place: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Check for exit code 2, one line, nothing written; what is ``late`` comes after the plan."""
-
-    def check(*arguments: object, words: tuple[str, ...] = (), late: bool = False) -> str:
-        before = contents(place)
-        capsys.readouterr()
-        assert run(*arguments) == 2
-        out, err = capsys.readouterr()
-        assert out == "" and re.fullmatch(PLAN * late + "cofuse: error: [^\n]{10,}\n", err), err
-        assert contents(place) == before
-        for word in words:
-            assert word in err, err
-        return err
-
-    return check
 
 
 def report_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:

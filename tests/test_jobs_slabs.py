@@ -6,7 +6,6 @@ import json
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -21,7 +20,7 @@ from cofuse.files import read_image, write_image
 from cofuse.jobs.slabs import slab_folder, slab_ranges
 from cofuse.metrics import psnr
 from cofuse.simulation import Simulation, sample_picture, simulate_stack
-from tests.test_cli_fuse import PLAN, contents, run
+from tests.command_line import PLAN, run
 
 
 @given(
@@ -69,21 +68,6 @@ def place(tmp_path: Path, scene: Simulation, monkeypatch: pytest.MonkeyPatch) ->
         write_image(tmp_path / f"f{k + 1}.png", frame)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def refused(place: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    def check(*arguments: object, words: tuple[str, ...] = ()) -> None:
-        before = contents(place)
-        capsys.readouterr()
-        assert run(*arguments) == 2
-        out, err = capsys.readouterr()
-        assert out == "" and re.fullmatch("cofuse: error: [^\n]{10,}\n", err), err
-        assert contents(place) == before
-        for word in words:
-            assert word in err, err
-
-    return check
 
 
 SLABS = ("fuse", "f*.png", "--no-align", "--sigma", "0")

@@ -17,7 +17,6 @@ import pytest
 from PIL import Image
 
 import cofuse
-from cofuse.cli import main
 from cofuse.cli.learn import learn as learn_command
 from cofuse.errors import CofuseError
 from cofuse.files import read_image, write_image
@@ -26,6 +25,7 @@ from cofuse.joint import JointModel, load_model
 from cofuse.metrics import psnr
 from cofuse.progress import Progress
 from cofuse.simulation import sample_picture
+from tests.command_line import contents, run
 
 if os.environ.get("COFUSE_REQUIRE_TORCH"):
     import torch
@@ -387,14 +387,6 @@ def test_devices_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 LITTLE = ("--end-to-end", "--steps", "4", "--batch", "2", "--side", "64", "--device", "cpu")
 
 
-def run(*arguments: object) -> int:
-    return main([str(argument) for argument in arguments])
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {p.name: p.read_bytes() if p.is_file() else b"" for p in folder.iterdir()}
-
-
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with three pictures to learn from and a smaller one."""
@@ -403,25 +395,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_image(tmp_path / "small.png", pictures(50)[0].round().astype(np.uint8))
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def refused(place: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Check that a command line gets exit code 2, one line, and leaves every byte as it was."""
-
-    def check(*arguments: object, words: tuple[str, ...] = ()) -> None:
-        before = contents(place)
-        capsys.readouterr()
-        assert run(*arguments) == 2
-        out, err = capsys.readouterr()
-        assert out == "", out
-        assert err.startswith("cofuse: error: "), err
-        assert err.count("\n") == 1, err
-        assert contents(place) == before
-        for word in words:
-            assert word in err, err
-
-    return check
 
 
 def test_command_writes_a_model_and_a_card_that_can_be_used(place, capsys):
