@@ -6,10 +6,15 @@ STAMP := $(VENV)/.installed
 # `make test EXTRAS=dev,bench,gpu` also installs torch, which only training needs.
 EXTRAS ?= dev,bench
 
-.PHONY: demo test test-fast reproduce quality lint format clean
+.PHONY: demo demo-page test test-fast reproduce quality bench bench-guard lint format clean
 
 demo: $(STAMP)
 	$(BIN)/cofuse demo --output demo --overwrite
+
+# The page, with the sample stack at hand; it opens in the browser, Ctrl-C stops it.
+demo-page: $(STAMP)
+	$(BIN)/python -m pip install --quiet --editable ".[web]"
+	$(BIN)/cofuse serve --demo
 
 test: lint
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
@@ -24,6 +29,16 @@ reproduce: $(STAMP)
 # make quality DATA=folder-of-the-collections: the tables of docs/quality.md
 quality: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m experiments.quality $(if $(DATA),--data $(DATA)) $(ARGS)
+
+# make bench ARGS=--quick: the tables of docs/performance.md, at small size in some minutes
+bench: $(STAMP)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.peers $(ARGS)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.scaling $(ARGS)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.kernels $(ARGS)
+
+# Fails when a compiled kernel has become slow, whatever the machine.
+bench-guard: $(STAMP)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.guard $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -25,32 +25,53 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "progress": (set(), set()),
     "prox": (set(), set()),
     "memory": (set(), {"psutil"}),
-    "images": ({"memory", "progress"}, set()),
+    "threads": (set(), set()),
+    "images": ({"memory", "progress", "threads"}, set()),
     "patches": (set(), set()),
     "operators": ({"patches"}, set()),
-    "kernels": ({"operators", "patches", "prox"}, {"cv2", "numba", "scipy"}),
+    "kernels": (
+        {"joint", "operators", "patches", "prox", "threads"},
+        {"cv2", "numba", "scipy", "torch", "triton"},
+    ),
+    "devices": (set(), {"torch"}),
     "joint": (set(), set()),
-    "joint_tiles": ({"joint", "kernels", "memory"}, set()),
-    "joint_fusion": ({"joint", "joint_tiles", "progress"}, set()),
+    "joint_frames": (set(), set()),
+    "joint_tiles": ({"joint", "joint_frames", "kernels", "memory"}, set()),
+    "joint_look": ({"joint", "joint_tiles", "kernels", "progress"}, set()),
+    "joint_fusion": (
+        {"joint", "joint_look", "joint_tiles", "kernels", "progress", "threads"},
+        set(),
+    ),
     "planning": ({"joint_fusion", "memory"}, set()),
-    "noise": ({"images", "progress"}, {"scipy"}),
-    "camera_noise": ({"images", "noise", "progress"}, {"scipy"}),
+    "noise": ({"images", "progress"}, set()),
+    "camera_noise": ({"images", "noise", "progress"}, set()),
     "selection": ({"images", "kernels", "operators", "patches"}, {"cv2"}),
     "cosparse": ({"operators", "progress", "prox"}, set()),
     "reconstruction": ({"kernels", "operators", "progress"}, set()),
     "settings": (set(), set()),
-    "alignment": ({"images", "progress"}, {"cv2"}),
-    "depth": ({"images", "noise", "progress"}, {"PIL", "cv2"}),
+    "alignment": ({"images", "progress"}, {"cv2", "numba"}),
+    "depth": ({"images", "kernels", "noise", "progress"}, {"PIL", "cv2"}),
     "hot_pixels": ({"images", "progress"}, {"cv2"}),
     "methods": (
-        {"camera_noise", "cosparse", "depth", "images", "joint", "joint_fusion", "memory", "noise"}
-        | {"operators", "patches", "planning", "progress", "reconstruction", "selection"}
+        {"camera_noise", "cosparse", "depth", "images", "joint", "joint_fusion", "joint_look"}
+        | {
+            "joint_tiles",
+            "kernels",
+            "memory",
+            "noise",
+            "operators",
+            "patches",
+            "planning",
+            "progress",
+            "reconstruction",
+            "selection",
+        }
         | {"settings"},
         {"cv2"},
     ),
     "fusion": (
-        {"alignment", "images", "memory", "methods", "operators", "patches", "planning"}
-        | {"progress", "settings"},
+        {"alignment", "devices", "images", "memory", "methods", "operators", "patches"}
+        | {"planning", "progress", "settings"},
         set(),
     ),
     "simulation": ({"images"}, {"cv2"}),
@@ -58,18 +79,25 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "baselines": ({"cofuse", "images", "patches", "progress"}, {"cv2", "numba", "scipy"}),
     "metrics": ({"images"}, {"cv2", "scipy"}),
     "files": (
-        {"cofuse", "images", "progress"},
+        {"cofuse", "images", "progress", "threads"},
         {"PIL", "imagecodecs", "pillow_heif", "rawpy", "tifffile"},
     ),
     "jobs": (
-        {"alignment", "cofuse", "depth", "files", "fusion", "hot_pixels", "images", "joint"}
-        | {"memory", "operators", "patches", "planning", "progress", "settings"},
+        {"alignment", "cofuse", "depth", "devices", "files", "fusion", "hot_pixels", "images"}
+        | {"joint", "memory", "operators", "patches", "planning", "progress", "settings"},
         set(),
+    ),
+    "retouching": ({"fusion", "images", "settings"}, {"cv2"}),
+    "web": (
+        {"alignment", "camera_noise", "cofuse", "depth", "devices", "files", "images", "jobs"}
+        | {"memory", "methods", "metrics", "noise", "operators", "progress", "retouching"}
+        | {"selection", "settings", "simulation"},
+        {"cv2", "fastapi", "pydantic", "python_multipart", "starlette"},
     ),
     "cli": (
         {"baselines", "cofuse", "files", "fusion", "images", "jobs", "joint", "learning"}
-        | {"metrics", "noise", "operators", "progress", "simulation"},
-        {"cyclopts", "rich", "torch"},
+        | {"memory", "metrics", "noise", "operators", "progress", "simulation", "web"},
+        {"cyclopts", "rich", "torch", "uvicorn"},
     ),
     "__init__": (
         {"alignment", "depth", "files", "fusion", "images", "learning", "noise", "operators"}
@@ -79,9 +107,11 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "__main__": ({"cli"}, set()),
 }
 
-#: The extra that only training needs: all of it in one folder, and where it is asked for by name.
+#: The extra that training and devices need: the files all of whose work is done with it, and
+#: those where it is asked for by name.
 TORCH_FOLDER = PACKAGE / "learning" / "end_to_end"
-TORCH_ASKED_FOR = PACKAGE / "cli" / "learn_end_to_end.py"
+TORCH_FILES = {*TORCH_FOLDER.glob("*.py"), *PACKAGE.glob("kernels/*gpu*.py")}
+TORCH_ASKED_FOR = {PACKAGE / "cli" / "learn_end_to_end.py", PACKAGE / "devices.py"}
 
 
 def room_of(path: Path) -> str:
@@ -163,22 +193,21 @@ def test_table_keeps_the_great_rules():
     importers = {room for room, (rooms, _) in ALLOWED.items() if "cli" in rooms}
     assert importers == {"__main__"}
     users = {room for room, (_, libraries) in ALLOWED.items() if "torch" in libraries}
-    assert users == {"learning", "cli"} and not reach & users
+    assert users == {"devices", "kernels", "learning", "cli"}
 
 
-def test_torch_is_for_training_only():
+def test_torch_is_loaded_for_training_and_devices_only():
     for path in MODULES:
-        if "torch" in edges(path)[1]:
-            assert path.parent == TORCH_FOLDER or path == TORCH_ASKED_FOR, path
-        if path.parent != TORCH_FOLDER:
+        if edges(path)[1] & {"torch", "triton"}:
+            assert path in TORCH_FILES | TORCH_ASKED_FOR, path
+        if path not in TORCH_FILES:
             at_the_top = [
                 ast.unparse(node)
                 for node in ast.parse(path.read_text("utf-8")).body
                 if isinstance(node, ast.Import | ast.ImportFrom)
             ]
-            assert not [line for line in at_the_top if "torch" in line or "end_to_end" in line], (
-                path
-            )
+            words = ("torch", "end_to_end", "gpu")
+            assert not [line for line in at_the_top if any(word in line for word in words)], path
 
 
 #: Libraries that take long to load, or that not everybody has.

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from cofuse import camera_noise
 from cofuse.camera_noise import NoiseModel, StackNoise, estimate_stack_noise
 from cofuse.errors import CofuseError
 from cofuse.images import Stack, luminance, luminance_noise
@@ -297,3 +298,20 @@ def test_restoring_stabilised_pictures_beats_one_level_for_all(model: NoiseModel
     average = float(np.sqrt(np.mean(model.sigma_at(truth) ** 2)))
     single = max(psnr(shrink_twice(noisy, operator, sigma=average * k)) for k in (0.8, 1.0, 1.2))
     assert psnr(noise.model.restore_mean(stabilised)) > single + 0.2
+
+
+@given(st.integers(2, 16), st.integers(0, 2**32 - 1))
+@settings(max_examples=60, deadline=None)
+def test_fit_is_the_best_of_those_not_negative(count: int, seed: int) -> None:
+    from scipy.optimize import nnls
+
+    rng = np.random.default_rng(seed)
+    level = np.sort(rng.uniform(5, 250, count))
+    variance = np.maximum(rng.normal(0, 30) + rng.normal(0, 0.5) * level, 1.0)
+    variance *= rng.uniform(0.8, 1.2, count)
+    error = rng.uniform(0.05, 0.3, count)
+    model = camera_noise._least_squares(level, variance, error)
+    design = np.stack([np.ones_like(level), level], axis=1) / (variance * error)[:, None]
+    floor, gain = nnls(design, 1.0 / error)[0]
+    assert model.floor == pytest.approx(np.sqrt(floor), rel=1e-6, abs=1e-6)
+    assert model.gain == pytest.approx(gain, rel=1e-6, abs=1e-9)

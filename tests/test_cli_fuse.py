@@ -287,7 +287,7 @@ def test_defaults_are_the_librarys():
     }
     # Files come from cameras and are aligned unless told otherwise; arrays are taken as they are.
     assert ours["align"] is True
-    shared = set(theirs) - {"frames", "progress", "sigma", "align"}
+    shared = set(theirs) - {"frames", "progress", "preview", "sigma", "align"}
     assert shared <= set(ours)
     assert {name: ours[name] for name in shared} == {name: theirs[name].default for name in shared}
     assert theirs["sigma"].default is None and ours["sigma"] == "auto"

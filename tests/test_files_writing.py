@@ -32,6 +32,7 @@ from cofuse.files import (
 )
 from cofuse.images import Fusion, Stack
 from cofuse.progress import SolverTrace
+from cofuse.simulation import SAMPLE_NAMES, sample_picture
 
 rng = np.random.default_rng(11)
 
@@ -227,7 +228,7 @@ def test_real_encoders_that_fail(tmp_path, monkeypatch):
         patch.setattr(os, "fsync", full)
         refuse(tmp_path / "a.tif", "No space left")
     with monkeypatch.context() as patch:
-        patch.setattr(imagecodecs, "png_encode", lambda image: 1 / 0)
+        patch.setattr(imagecodecs, "png_encode", lambda image, **options: 1 / 0)
         with pytest.raises(ZeroDivisionError):  # a bug of ours is not dressed up
             write_image(tmp_path / "a.png", picture("uint8", 1))
     with monkeypatch.context() as patch:
@@ -455,3 +456,19 @@ def test_quality(tmp_path):
         assert sizes == sorted(sizes, reverse=True) and sizes[0] > sizes[-1]
     default = write_image(tmp_path / "a.jpg", image).read_bytes()
     assert default == (tmp_path / "95.jpg").read_bytes()
+
+
+@pytest.mark.parametrize("name", [*SAMPLE_NAMES, "map", "noise", "flat"])
+def test_png_is_hardly_larger_than_by_the_librarys_own_choice(tmp_path, name):
+    y, x = np.indices((300, 400))
+    if name == "map":
+        image = np.rint(30_000 + 9_000 * np.sin(x / 60) * np.cos(y / 45)).astype(np.uint16)
+    elif name == "noise":
+        image = np.random.default_rng(0).integers(0, 255, (300, 400, 3), np.uint8)
+    elif name == "flat":
+        image = (x // 50 * 30).astype(np.uint8)
+    else:
+        image = np.asarray(sample_picture(name))
+    path = write_image(tmp_path / "a.png", image)
+    assert path.stat().st_size <= 1.1 * len(imagecodecs.png_encode(image)) + 200
+    np.testing.assert_array_equal(read_image(path), image)

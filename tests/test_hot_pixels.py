@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cofuse import hot_pixels
 from cofuse.errors import CofuseError
 from cofuse.hot_pixels import find_hot_pixels, without_hot_pixels
+from cofuse.hot_pixels.looking import noise_of, spikes, stand_out
 from cofuse.images import Stack
 from cofuse.simulation import SAMPLE_NAMES, disc_kernel, sample_picture, simulate_stack
 
@@ -151,3 +153,67 @@ def test_wrong_arguments_are_refused() -> None:
         find_hot_pixels(stack, threshold=0)
     with pytest.raises(CofuseError, match="shape"):
         without_hot_pixels(other, find_hot_pixels(stack))
+
+
+@given(
+    st.sampled_from([np.uint8, np.uint16, np.float32, np.float64]),
+    st.booleans(),
+    st.floats(0.5, 20.0),
+    st.floats(0.0, 12.0),
+    SEEDS,
+)
+@settings(max_examples=40, deadline=None)
+def test_what_is_ruled_out_early_is_no_spike(
+    dtype: Any, colour: bool, threshold: float, sigma: float, seed: int
+) -> None:
+    """Against the plain definition, worked out for every pixel in grey levels."""
+    rng = np.random.default_rng(seed)
+    shape = (70, 90, 3) if colour else (70, 90)
+    levels = smooth_scene(70, 90, seed)[..., None] if colour else smooth_scene(70, 90, seed)
+    levels = levels + rng.normal(0, sigma, shape)
+    levels += rng.uniform(-150, 150, shape) * (rng.uniform(size=shape) < 0.01)
+    levels = np.clip(levels, 0, 255) / 255.0
+    white = float(np.iinfo(dtype).max) if np.dtype(dtype).kind == "u" else 1.0
+    frame = (np.rint(levels * white) if white > 1 else levels).astype(dtype)
+    stack = Stack.from_arrays([frame])
+    noise, box = noise_of(stack, frame), (5, 66, 9, 80)
+    places, excess, spike = stand_out(stack, frame, noise, max(threshold, 4.0), [box])
+    found, sign = spikes(stack, frame, noise, max(threshold, 4.0), box)
+    np.testing.assert_array_equal(np.sort(found), places[spike])
+    np.testing.assert_array_equal(sign[np.argsort(found)], np.sign(excess[spike]))
+
+
+@pytest.mark.parametrize("frames", [3, 5, 10, 15])
+def test_tiles_and_whole_frames_find_the_same_in_every_colour(
+    frames: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = through_focus(np.dstack([smooth_scene(300, 200, 4)] * 3), frames, sigma=1.0)
+    rng = np.random.default_rng(5)
+    rows, columns = rng.permutation(300)[:30], rng.permutation(200)[:30]
+    for number, frame in enumerate(scene):
+        # Each may be missed once in five frames.
+        seen = (np.arange(30) + number) % 5 > 0 if frames >= 5 else np.ones(30, np.bool_)
+        frame[rows[seen], columns[seen], np.arange(30)[seen] % 3] = 255
+    stack, found = Stack.from_arrays(scene), {}
+    for share in (0.0, 1.0):
+        monkeypatch.setattr(hot_pixels, "_MANY_TILES", share)
+        result = find_hot_pixels(stack)
+        places = result.rows.tolist(), result.columns.tolist(), result.channels.tolist()
+        found[share] = set(zip(*places, strict=True))
+    truth = set(zip(rows.tolist(), columns.tolist(), (np.arange(30) % 3).tolist(), strict=True))
+    assert found[0.0] == found[1.0] == truth
+
+
+def test_frames_are_read_until_nothing_is_left_to_find() -> None:
+    scene, read = through_focus(smooth_scene(80, 100, 9), 10), []
+
+    def reader(number: int) -> Array:
+        read.append(number)
+        return scene[number]
+
+    stack = Stack([lambda k=k: reader(k) for k in range(10)])  # type: ignore[misc]
+    read.clear()
+    told = []
+    assert len(find_hot_pixels(stack, progress=lambda step: told.append(step.done))) == 0
+    # Three of ten must show one; nothing did.
+    assert read == [0, 1, 2] and told == [1, 2, 3, 10]

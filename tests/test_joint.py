@@ -15,7 +15,7 @@ from cofuse.errors import CofuseError
 from cofuse.images import to_opponent
 from cofuse.joint import LEVEL_CHANNELS, JointModel, load_model
 from cofuse.joint_fusion import JointResult, fuse_planes, fuse_tiles
-from cofuse.joint_tiles import TileWork
+from cofuse.joint_tiles import TileWork, spans_of
 from cofuse.kernels.joint_reach import Reach
 from cofuse.progress import Progress
 from tests.test_joint_kernels import random_model
@@ -185,7 +185,7 @@ def test_unfit_frames_are_not_used_whatever_the_tiles(restore: bool) -> None:
 
 @given(st.integers(1, 300), st.integers(1, 90))
 def test_tiles_start_at_even_pixels_and_cover_all(length: int, side: int) -> None:
-    pieces = list(joint_fusion._pieces(length, side))
+    pieces = list(spans_of(length, side))
     assert [i for piece in pieces for i in range(*piece)] == list(range(length))
     assert all(a % 2 == 0 and a < b <= a + side + side % 2 for a, b in pieces)
 

@@ -7,6 +7,7 @@ import itertools
 import subprocess
 import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -331,7 +332,7 @@ def test_a_ceiling_below_what_is_needed_says_what_is() -> None:
 
 
 def test_time_grows_with_the_work() -> None:
-    small, large = Work((1000, 1000), "uint8", 3), Work((2000, 3000, 3), "uint8", 9)
+    small, large = Work((1000, 1000), "uint8", 3), Work((4000, 6000, 3), "uint8", 9)
     for restore in (False, True):
         assert 0 < estimate_seconds(small, restore=restore, processors=2) < 60
         assert estimate_seconds(large, restore=restore, processors=2) > 10 * estimate_seconds(
@@ -377,3 +378,21 @@ def test_memory_does_not_grow_with_the_number_of_frames(monkeypatch: pytest.Monk
         finally:
             tracemalloc.stop()
     assert peaks[2] < 1.02 * peaks[0] and peaks[3] < 1.02 * peaks[1]
+
+
+def test_threads_may_share_a_shelf() -> None:
+    """Readers of one file move its only position: without care each gets the others' pixels."""
+    rng = np.random.default_rng(0)
+    pictures = rng.integers(0, 255, (4, 200, 300), np.uint8)
+    with Shelf(4, (200, 300), np.uint8, in_memory=False) as shelf:
+        for number, picture in enumerate(pictures):
+            shelf.write(number, picture)
+
+        def read_all(number: int) -> bool:
+            part = slice(10, 190), slice(7, 290)
+            return all(
+                np.array_equal(shelf.read(number, *part), pictures[number][part]) for _ in range(40)
+            )
+
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(read_all, range(4)))

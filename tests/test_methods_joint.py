@@ -462,3 +462,33 @@ def test_one_frame_is_as_sure_as_can_be():
         warnings.simplefilter("ignore")
         result = fuse(scene(count=1, sigma=10, size=64).frames)
     assert not result.source_map.any() and (result.confidence == 1).all()
+
+
+@pytest.mark.parametrize("sigma", [0.0, 15.0])
+def test_a_preview_shows_every_part_of_the_picture_once(sigma: float) -> None:
+    frames = textured_frames(0, 3, (70, 90), "uint8", colour=True)
+    shown = np.zeros(frames[0].shape, np.uint8)
+    times = np.zeros(frames[0].shape[:2], int)
+
+    def preview(rows: slice, columns: slice, pixels: Any) -> None:
+        shown[rows, columns] = pixels
+        times[rows, columns] += 1
+
+    fusion = fuse(frames, sigma=sigma, preview=preview)
+    assert (times == 1).all()
+    if sigma:
+        np.testing.assert_array_equal(shown, fusion.image)
+    else:  # what is copied may differ from the mixture that is shown first
+        assert np.abs(shown.astype(int) - fusion.image).mean() < 3
+
+
+def test_a_preview_of_frames_weighed_in_small_shows_chosen_pixels() -> None:
+    frames, _ = enlarged(4, colour=True)
+    shown = np.zeros(frames[0].shape, frames[0].dtype)
+
+    def preview(rows: slice, columns: slice, pixels: Any) -> None:
+        shown[rows, columns] = pixels
+
+    fusion = fuse(frames, sigma=0, preview=preview)
+    agree = shown == fusion.image
+    assert agree.mean() > 0.9

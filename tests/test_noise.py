@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cofuse import noise as noise_module
 from cofuse.images import Stack
 from cofuse.noise import (
     CLEAN_BELOW,
@@ -238,3 +239,39 @@ def test_a_stack_has_the_median_level_of_its_frames() -> None:
         assert estimate_noise(Stack.from_arrays([frames[k] for k in order])) == each[1]
     pair = estimate_noise(Stack.from_arrays(frames[:2]))
     assert pair == pytest.approx((each[0] + each[1]) / 2, rel=1e-12)
+
+
+def test_constants_are_the_quantiles_they_stand_for() -> None:
+    from scipy.special import gammainccinv, gammaincinv
+
+    form = noise_module._gradient_energy().astype(np.float64)
+    mean, variance = np.trace(form), 2.0 * np.trace(form @ form)
+    energy = variance / mean * gammainccinv(mean**2 / variance, 0.01)
+    assert pytest.approx(energy, rel=1e-9) == noise_module._NOISE_ENERGY
+    unit = 2.0 * gammaincinv(noise_module._EMPTY / 2, noise_module._QUANTILE)
+    assert pytest.approx(unit, rel=1e-12) == noise_module._UNIT_ENERGY
+
+
+@pytest.mark.parametrize("shape", [(7, 7), (40, 61), (40, 61, 3), (6, 50), (50, 6, 3), (8, 300)])
+@pytest.mark.parametrize("most", [1, 50, 60_000])
+def test_patches_are_windows_of_the_frame_on_an_even_grid(shape, most) -> None:
+    frame = np.random.default_rng(0).integers(0, 255, shape, dtype=np.uint8)
+    read = []
+
+    def part(rows, columns):
+        read.append(rows)
+        return frame[rows, columns]
+
+    patches = noise_module.read_patches(part, shape, most)
+    down, along = shape[0] - 6, shape[1] - 6
+    if min(down, along) < 1:
+        assert patches.shape == (0, 49, *shape[2:])
+        return
+    stride = int(np.ceil(np.sqrt(down * along / most)))
+    windows = [
+        frame[y : y + 7, x : x + 7].reshape(49, *shape[2:])
+        for y in range(0, down, stride)
+        for x in range(0, along, stride)
+    ]
+    np.testing.assert_array_equal(patches, np.stack(windows))
+    assert all(rows.stop - rows.start == 7 for rows in read)

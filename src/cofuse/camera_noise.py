@@ -20,7 +20,7 @@ from cofuse.noise import (
     CLEAN_BELOW,
     noise_by_brightness,
     patch_noise_level,
-    sample_patches,
+    read_patches,
     unclipped,
 )
 from cofuse.progress import Progress, ProgressCallback, silent
@@ -180,8 +180,8 @@ def estimate_stack_noise(stack: Stack, *, progress: ProgressCallback = silent) -
     """
     share = int(np.clip(_PATCHES_IN_ALL / len(stack), _FEWEST_A_FRAME, _MOST_A_FRAME))
     samples = []
-    for index, frame in enumerate(stack):
-        patches = sample_patches(frame, share)
+    for index in range(len(stack)):
+        patches = read_patches(stack.part_reader(index), stack.shape, share)
         samples.append(patches[unclipped(stack.to_levels(patches))])
         progress(Progress("noise", index + 1, len(stack)))
     white = _measure(stack, samples, NoiseModel(0.0))
@@ -262,8 +262,16 @@ def _least_squares(
     level: NDArray[np.float64], variance: NDArray[np.float64], error: NDArray[np.float64]
 ) -> NoiseModel:
     """Fit ``floor² + gain·I``, neither of them negative, to variances with relative errors."""
-    from scipy.optimize import nnls
-
     design = np.stack([np.ones_like(level), level], axis=1) / (variance * error)[:, None]
-    offset, gain = nnls(design, 1.0 / error)[0]
-    return NoiseModel(float(np.sqrt(offset)), float(gain))
+    goal = 1.0 / error
+    both = np.linalg.lstsq(design, goal, rcond=None)[0]
+    if (both >= 0).all():
+        return NoiseModel(float(np.sqrt(both[0])), float(both[1]))
+    # One of them is 0, and the other what fits best alone.
+    alone = np.maximum(design.T @ goal, 0.0) / np.square(design).sum(axis=0)
+    floor, gain = (
+        float(np.linalg.norm(column * a - goal)) for column, a in zip(design.T, alone, strict=True)
+    )
+    return (
+        NoiseModel(float(np.sqrt(alone[0]))) if floor < gain else NoiseModel(0.0, float(alone[1]))
+    )

@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cofuse.devices import resolve_device
 from cofuse.errors import CofuseError
 from cofuse.images import Fusion, Stack
 from cofuse.memory import used_memory
 from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.patches import patch_positions
 from cofuse.planning import Work, plan_fusion
-from cofuse.progress import ProgressCallback, silent
+from cofuse.progress import Preview, ProgressCallback, silent
 from cofuse.settings import PRESETS, FusionSettings, resolve_preset
 
 __all__ = ["PRESETS", "FusionSettings", "fuse"]
@@ -38,7 +39,9 @@ def fuse(
     operator: AnalysisOperator | str | Path | None = None,
     white: float | None = None,
     max_memory: int | None = None,
+    device: str = "auto",
     progress: ProgressCallback = silent,
+    preview: Preview | None = None,
 ) -> Fusion:
     """Fuse frames focused at different distances into one sharp picture, and remove their noise.
 
@@ -70,8 +73,14 @@ def fuse(
         files, and the result is the same to the last bit. Default: at most 60 % of what is free.
         ``auto`` keeps to it closely. ``fast`` and ``paper`` hold whole pictures in floats; of
         theirs only the frames can go to files.
+    device
+        ``"cuda"`` or ``"mps"`` to run the model of the preset ``auto`` there (needs the extra
+        ``gpu``), ``"cpu"``, or ``"auto"`` for CUDA if there is any and it is worth its while.
     progress
         Called with a `Progress` now and then; may raise to cancel.
+    preview
+        Called with rows, columns and pixels of every part of the picture that is ready, with the
+        preset ``auto``. Along seams the picture may still change.
 
     Returns
     -------
@@ -91,11 +100,27 @@ def fuse(
             "an operator was given, but the joint model has filters of its own; use operators "
             "with the preset fast or paper"
         )
+    if settings.method == "joint":
+        place = resolve_device(device, pixels=len(stack) * stack.height * stack.width)
+    elif device in ("auto", "cpu"):
+        place = "cpu"
+    else:
+        raise CofuseError(
+            f"device {device} was asked for, but only the preset auto runs on devices; use it, or "
+            "--device cpu"
+        )
     if align:
         from cofuse.alignment import align_stack, aligned
 
         stack = aligned(stack, align_stack(stack, progress=progress))
-    work = Work(stack.shape, stack.dtype, len(stack), settings.method, stack.in_memory)
+    work = Work(
+        stack.shape,
+        stack.dtype,
+        len(stack),
+        settings.method,
+        in_memory=stack.in_memory,
+        restores=sigma != 0 and denoise > 0,
+    )
     plan = plan_fusion(work, max_memory=max_memory, used=_used_memory())
     if settings.method != "joint":
         if not isinstance(operator, AnalysisOperator):
@@ -106,7 +131,8 @@ def fuse(
         if settings.method == "joint":
             from cofuse.methods.joint import JointRun
 
-            return JointRun(kept, settings, progress, plan).fuse(sigma, denoise)
+            joint = JointRun(kept, settings, progress, plan, device=place, preview=preview)
+            return joint.fuse(sigma, denoise)
         assert isinstance(operator, AnalysisOperator)
         if settings.method == "shrinkage":
             from cofuse.methods.shrinkage import ShrinkageRun

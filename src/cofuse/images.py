@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from cofuse.errors import CofuseError
 from cofuse.memory import Shelf
 from cofuse.progress import SolverTrace
+from cofuse.threads import done_ahead, processors
 
 __all__ = [
     "LUMINANCE_WEIGHTS",
@@ -31,6 +32,7 @@ __all__ = [
     "from_opponent",
     "luminance",
     "luminance_noise",
+    "luminance_weights",
     "to_opponent",
 ]
 
@@ -55,10 +57,14 @@ _FLOAT_SCALE_LIMIT = 16.0
 #: Bytes of frames that `Stack.kept` holds in memory unless told otherwise.
 _KEPT_BYTES = 1 << 30
 
+#: Two frames are read at a time; more where they are so small that all together take no more.
+_READ_AT_A_TIME, _READ_BYTES = 2, 96 << 20
+
 Pixels = NDArray[Any]
 #: Reads rows and columns of a frame; what it returns is not to be written to.
 PartReader = Callable[[slice, slice], Pixels]
 Levels = NDArray[np.float32]
+Result = TypeVar("Result")
 
 
 class Stack:
@@ -74,6 +80,8 @@ class Stack:
         integer dtype, 1.0 for floats. A 12-bit sensor stored in uint16 has ``white=4095``.
     names
         One name a frame, for messages and reports.
+    concurrent
+        Whether several readers may be called at once, each from a thread of its own.
     """
 
     def __init__(
@@ -82,6 +90,7 @@ class Stack:
         *,
         white: float | None = None,
         names: Sequence[str] | None = None,
+        concurrent: bool = False,
     ) -> None:
         if not readers:
             raise CofuseError("no frames were given; a stack needs at least one picture")
@@ -89,6 +98,7 @@ class Stack:
         if len(self.names) != len(readers):
             raise CofuseError(f"{len(readers)} frames but {len(self.names)} names were given")
         self._readers = tuple(readers)
+        self._concurrent = concurrent
         self._in_memory = False
         self._shelf: Shelf | None = None
         first = self._readers[0]()
@@ -113,9 +123,34 @@ class Stack:
     ) -> Stack:
         """Make a stack of arrays already in memory; they are viewed, never written to."""
         arrays = [np.asarray(frame) for frame in frames]
-        stack = cls([partial(np.asarray, array) for array in arrays], white=white, names=names)
+        readers = [partial(np.asarray, array) for array in arrays]
+        stack = cls(readers, white=white, names=names, concurrent=True)
         stack._in_memory = True
         return stack
+
+    def made_into(
+        self,
+        readers: Sequence[Callable[[], Pixels]],
+        *,
+        names: Sequence[str] | None = None,
+        shape: tuple[int, ...] | None = None,
+    ) -> Stack:
+        """Return a stack of frames that are made of these, of their kind; none is read for it.
+
+        Parameters
+        ----------
+        readers
+            One function a frame; called together where those of this stack may be.
+        names, shape
+            Those of the new frames, where they are others.
+        """
+        made = copy(self)
+        made._readers = tuple(readers)
+        made._in_memory, made._shelf, made._floats_to_1 = False, None, False
+        made.names = self.names if names is None else tuple(names)
+        made.shape = self.shape if shape is None else shape
+        assert len(made.names) == len(made._readers)
+        return made
 
     def __len__(self) -> int:
         return len(self._readers)
@@ -162,6 +197,27 @@ class Stack:
         return lambda rows, columns: frame[rows, columns]
 
     @contextmanager
+    def ahead(
+        self,
+        work: Callable[[int], Result],
+        indices: Sequence[int] | None = None,
+        *,
+        most: int | None = None,
+    ) -> Iterator[Iterator[Result]]:
+        """Do what reads and uses frames, by their index, on threads where the readers allow it.
+
+        The results come in order. Two large frames are at work beside the one given last, or
+        ``most`` of them.
+        """
+        wanted = range(len(self)) if indices is None else indices
+        if most is None:
+            most = max(_READ_AT_A_TIME, _READ_BYTES // max(self.frame_bytes, 1))
+        alone = self._shelf is not None or not self._concurrent or processors() == 1
+        workers = 0 if alone else min(processors(), most, len(wanted))
+        with done_ahead(work, wanted, workers=workers) as coming:
+            yield coming
+
+    @contextmanager
     def kept(self, most_bytes: int = _KEPT_BYTES) -> Iterator[Stack]:
         """Read every frame once and keep all at hand: in memory, or if they are many in a file.
 
@@ -173,14 +229,17 @@ class Stack:
             return
         kept = copy(self)
         if self.frame_bytes * len(self) <= most_bytes:
-            frames = list(self)
+            with self.ahead(self.__getitem__) as coming:
+                frames = list(coming)
             kept._readers = tuple(partial(np.asarray, frame) for frame in frames)
             kept._in_memory = True
             yield kept
             return
         with Shelf(len(self), self.shape, self.dtype, in_memory=False) as shelf:
-            for index in range(len(self)):
-                shelf.write(index, self[index])
+            with self.ahead(self.__getitem__) as coming:
+                for index, frame in enumerate(coming):
+                    shelf.write(index, frame)
+                    del frame
             kept._readers = tuple(partial(shelf.read, index) for index in range(len(self)))
             kept._shelf = shelf
             yield kept
@@ -225,6 +284,12 @@ def luminance(levels: Levels) -> Levels:
     return levels @ np.array(LUMINANCE_WEIGHTS, dtype=np.float32)
 
 
+def luminance_weights(stack: Stack) -> list[float]:
+    """By what to weigh native values so that their sum is luminance in grey levels."""
+    unit = 255.0 / stack.white
+    return [unit * weight for weight in LUMINANCE_WEIGHTS] if stack.is_colour else [unit]
+
+
 def luminance_noise(stack: Stack, sigma: float) -> float:
     """Noise level of the luminance when that of every channel is ``sigma``."""
     return sigma * float(np.linalg.norm(LUMINANCE_WEIGHTS)) if stack.is_colour else sigma
@@ -266,6 +331,8 @@ class Fusion:
         What each iterative solver did, by stage.
     seconds
         Wall time of each stage.
+    device
+        Where the frames were fused: ``"cpu"``, ``"cuda"`` or ``"mps"``.
     """
 
     image: Pixels
@@ -275,6 +342,7 @@ class Fusion:
     sigma_estimated: bool = False
     trace: dict[str, SolverTrace] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    device: str = "cpu"
 
 
 def _check_frame(frame: Pixels, name: str) -> None:

@@ -6,8 +6,11 @@ looks at. What frames have in a tile is kept in memory, or read and written agai
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,24 +26,31 @@ from cofuse.joint import (
     REWEIGH_BEFORE,
     JointModel,
 )
+from cofuse.joint_frames import Lazy, PlaneReader, Span, Spans, TileFrames, within
 from cofuse.memory import Shelf
 
 if TYPE_CHECKING:
+    from cofuse.kernels.joint_layers import Scratch
+    from cofuse.kernels.joint_reach import Reach
     from cofuse.kernels.joint_stages import Mixture
     from cofuse.kernels.joint_weigher import Guides
 
-__all__ = ["BLOCK", "JointResult", "PlaneReader", "Span", "TileWork"]
+__all__ = [
+    "BLOCK",
+    "COMMON_NOISE",
+    "LEAST_NOISE",
+    "JointResult",
+    "PlaneReader",
+    "Span",
+    "TileWork",
+    "spans_of",
+]
 
 Levels = NDArray[np.float32]
-Span = tuple[int, int]
-Spans = tuple[Span, Span]
-#: Reads rows and columns of one frame as planes in grey levels, shape (h, w, planes).
-PlaneReader = Callable[[slice, slice], Levels]
-
 #: Noise below this many grey levels is taken for this many: the model was trained down to it.
-_LEAST_NOISE = 1.0
+LEAST_NOISE = 1.0
 #: The noise, in grey levels, at which a stage's parameters hold as they stand.
-_COMMON_NOISE = 20.0
+COMMON_NOISE = 20.0
 
 #: Side in pixels of the blocks in which frames are found unfit.
 BLOCK = 8
@@ -70,6 +80,17 @@ class JointResult:
     restored: Levels | None
 
 
+def spans_of(length: int, side: int, step: int = 2) -> list[Span]:
+    """Spans of nearly equal length, about ``side`` at most, that cover an axis.
+
+    All start at whole steps.
+    """
+    steps = -(-length // step)
+    count = -(-steps // max(1, -(-side // step)))
+    edges = (min(step * (steps * i // count), length) for i in range(count + 1))
+    return list(itertools.pairwise(edges))
+
+
 class TileWork:
     """One stack and all that is the same for its tiles."""
 
@@ -85,21 +106,23 @@ class TileWork:
         unfit: NDArray[np.bool_] | None,
         keep_planes: bool,
         keep_scores: bool,
+        looks: Sequence[PlaneReader] | None = None,
+        bands: int = BANDS,
     ) -> None:
-        from cofuse.kernels.joint_layers import Scratch
         from cofuse.kernels.joint_mixing import agreement_reach, band_reach
         from cofuse.kernels.joint_stages import stage_reach
 
         self.frames, self.shape, self.weigh_all, self.unfit = frames, shape, weigh_all, unfit
         self.keep_planes, self.keep_scores = keep_planes, keep_scores
+        self.looks, self.bands = frames if looks is None else looks, bands
         self.weigher, self.agreement = model.part("weigher"), model.part("agreement")
         self.stages = [model.part(f"stages.{i}") for i in range(model.stages if restore else 0)]
         self.weigh_again = weigh_all and len(frames) > 1 and len(self.stages) > REWEIGH_BEFORE
         # White is √3·255 in the luminance plane of colours; the model knows noise by grey levels.
         self.scale = np.array([math.sqrt(3.0), 1.0, 1.0] if noise.shape[1] == 3 else [1.0])
-        floor = np.maximum(noise / self.scale, _LEAST_NOISE)
+        floor = np.maximum(noise / self.scale, LEAST_NOISE)
         self.units = np.sqrt((floor**2).mean(axis=0))
-        self.log_units = [math.log(unit / _COMMON_NOISE) for unit in self.units]
+        self.log_units = [math.log(unit / COMMON_NOISE) for unit in self.units]
         self.relative: list[float] = list(floor[:, 0] / self.units[0])
         # Pixels around a tile that the picture must have before every stage, and after the last.
         # All are even: coarse filters halve the picture, and a tile must halve as the whole does.
@@ -110,7 +133,51 @@ class TileWork:
             for number in range(len(reaches) + 1)
         ]
         self.band_margin = _even(band_reach(BAND_WINDOWS))
-        self.scratch = Scratch()
+        self._memory = threading.local()
+
+    @property
+    def scratch(self) -> Scratch:
+        """Memory to work in, each thread's own."""
+        from cofuse.kernels.joint_layers import Scratch
+
+        if not hasattr(self._memory, "scratch"):
+            self._memory.scratch = Scratch()
+        scratch: Scratch = self._memory.scratch
+        return scratch
+
+    def among(self, numbers: NDArray[np.intp]) -> TileWork:
+        """The same work with these frames alone."""
+        fewer = copy(self)
+        fewer.frames = [self.frames[number] for number in numbers]
+        fewer.looks = [self.looks[number] for number in numbers]
+        fewer.relative = [self.relative[number] for number in numbers]
+        fewer.unfit = None if self.unfit is None else self.unfit[numbers]
+        fewer.weigh_again = self.weigh_again and len(numbers) > 1
+        return fewer
+
+    def copied(self, rows: Span, columns: Span) -> JointResult:
+        """Make rows and columns of the result of a single frame: there is nothing to weigh."""
+        (reader,) = self.frames
+        planes = np.asarray(reader(slice(*rows), slice(*columns)), np.float32)
+        shape = planes.shape[:2]
+        return JointResult(np.zeros(shape, np.uint8), np.ones(shape, np.float32), planes, None)
+
+    def scores(self, rows: Span, columns: Span) -> Iterator[Levels]:
+        """Weigh some rows and columns of one frame after the other, for the choice alone.
+
+        What is yielded holds until the next.
+        """
+        from cofuse.kernels.joint_weigher import Weigher
+
+        spans = rows, columns
+        reach = self._reach(spans)
+        frames = self._tile_frames(spans, reach)
+        weigher = Weigher(self.weigher, reach[0], reach[1], self.units[0], self.scratch)
+        weighed = weigher.scores(
+            Lazy(len(self.frames), frames.look), self.relative, _score_planes(spans)
+        )
+        for number, own in enumerate(weighed):
+            yield self._fit(number, own, spans)[0]
 
     def piece(self, rows: Span, columns: Span) -> JointResult:
         """Make some rows and columns of the result; they start at even ones."""
@@ -124,26 +191,21 @@ class TileWork:
 
     def _piece(self, tile: Spans, spans: Spans, scores: Shelf) -> JointResult:
         from cofuse.kernels.joint_mixing import Choice, Mixer, chosen, lows
-        from cofuse.kernels.joint_reach import Reach
         from cofuse.kernels.joint_weigher import Guides, Weigher
 
         wider = self._around(tile, self.margins[0] + self.band_margin)
-        reach = [
-            Reach.of(span, length, len(LEVEL_CHANNELS))
-            for span, length in zip(spans, self.shape, strict=True)
-        ]
-        factors = (1.0 / (self.scale * self.units)).astype(np.float32)
-        looked = reach[0].picture, reach[1].picture
-        frames = _TileFrames(self.frames, looked, wider, factors, self.keep_planes)
-        count, inner = len(self.frames), _within(wider, spans)
+        reach = self._reach(spans)
+        frames = self._tile_frames(wider, reach)
+        count, inner = len(self.frames), within(wider, spans)
         shape = spans[0][1] - spans[0][0], spans[1][1] - spans[1][0]
         weigher = Weigher(self.weigher, reach[0], reach[1], self.units[0], self.scratch)
         choice, guides = Choice(shape), Guides(self.weigher["guide"])
-        mixer = Mixer(len(self.units), BANDS, shape) if self.weigh_all else None
+        mixer = Mixer(len(self.units), self.bands, shape) if self.weigh_all else None
+        windows, own_bands = BAND_WINDOWS[: self.bands - 1], slice(1, 1 + self.bands)
         weighed = weigher.scores(
-            _Lazy(count, frames.look),
+            Lazy(count, frames.look),
             self.relative,
-            np.empty((1, 1 + BANDS, *shape), np.float32),
+            _score_planes(spans),
             guides=guides if self.stages else None,
         )
         for number, (own, noise) in enumerate(zip(weighed, self.relative, strict=True)):
@@ -152,16 +214,16 @@ class TileWork:
             own = self._fit(number, own, spans)
             choice.add(own[0])
             if mixer is not None:
-                mixer.add(lows(frames.planes(number), BAND_WINDOWS, inner), own[1:], noise)
+                mixer.add(lows(frames.planes(number), windows, inner), own[own_bands], noise)
         if mixer is not None:
             mixture = mixer.mixture()
         else:
-            cut = _Lazy(count, lambda k: [plane[inner] for plane in frames.planes(k)])
+            cut = Lazy(count, lambda k: [plane[inner] for plane in frames.planes(k)])
             mixture = chosen(cut, choice.index, self.relative)
         del weigher, weighed, mixer
         if self.stages:
             self.scratch.clear()  # they can have the memory
-        here = _within(spans, tile)
+        here = within(spans, tile)
         back = (self.scale * self.units).astype(np.float32)[:, None, None]
         mixed = mixture.pictures[:, *here] * back
         restored = None
@@ -177,7 +239,7 @@ class TileWork:
         tile: Spans,
         mixture: Mixture,
         guides: Guides,
-        frames: _TileFrames,
+        frames: TileFrames,
         scores: Shelf,
     ) -> Levels:
         """Take all stages, each on no more than the next ones need."""
@@ -196,14 +258,14 @@ class TileWork:
             guide = guides.planes(channels, *half)
             pictures = stage(pictures, mixture, self.log_units, guide, arrays)
             want = self._around(tile, self.margins[number + 1])
-            inner = (..., *_within(have, want))
+            inner = (..., *within(have, want))
             planes = (pictures, mixture.pictures, mixture.fine, mixture.coarse)
             pictures, *left = (np.ascontiguousarray(some[inner]) for some in planes)
             mixture, have = Mixture(*left), want
         return pictures
 
     def _mixed_again(
-        self, tile: Spans, picture: Levels, frames: _TileFrames, scores: Shelf
+        self, tile: Spans, picture: Levels, frames: TileFrames, scores: Shelf
     ) -> Mixture:
         """Mix with weights that also tell how well the frames agree with the picture so far."""
         from cofuse.kernels.joint_mixing import Agreement, Mixer, lows
@@ -211,11 +273,11 @@ class TileWork:
         margin = self.margins[REWEIGH_BEFORE]
         have, given = self._around(tile, margin), self._around(tile, self.margins[0])
         wider = self._around(tile, margin + self.band_margin)
-        around = _within(self._around(tile, self.margins[0] + self.band_margin), wider)
-        inner, own = _within(wider, have), _within(given, have)
+        around = within(self._around(tile, self.margins[0] + self.band_margin), wider)
+        inner, own = within(wider, have), within(given, have)
         size = tuple(b - a for a, b in given)
         agreement = Agreement(
-            _Lazy(len(self.frames), lambda k: frames.planes(k)[0][around][inner]),
+            Lazy(len(self.frames), lambda k: frames.planes(k)[0][around][inner]),
             picture,
             self.agreement,
             AGREEMENT_SCALES,
@@ -228,6 +290,19 @@ class TileWork:
             cut = [plane[around] for plane in frames.planes(number)]
             mixer.add(lows(cut, BAND_WINDOWS, inner), corrected, noise)
         return mixer.mixture()
+
+    def _reach(self, spans: Spans) -> list[Reach]:
+        from cofuse.kernels.joint_reach import Reach
+
+        return [
+            Reach.of(span, length, len(LEVEL_CHANNELS))
+            for span, length in zip(spans, self.shape, strict=True)
+        ]
+
+    def _tile_frames(self, mixed: Spans, reach: list[Reach]) -> TileFrames:
+        factors = (1.0 / (self.scale * self.units)).astype(np.float32)
+        looked = reach[0].picture, reach[1].picture
+        return TileFrames(self.looks, self.frames, looked, mixed, factors, self.keep_planes)
 
     def _fit(self, number: int, scores: Levels, spans: Spans) -> Levels:
         """Lower the scores of a frame where it must not be used; what is given stays as it is."""
@@ -244,60 +319,9 @@ class TileWork:
         return rows, columns
 
 
-class _TileFrames:
-    """A tile's frames in units of noise, all kept or each read when asked for."""
-
-    def __init__(
-        self,
-        readers: Sequence[PlaneReader],
-        looked: Spans,
-        mixed: Spans,
-        factors: Levels,
-        keep: bool,
-    ) -> None:
-        self.readers, self.looked, self.factors = readers, looked, factors
-        self.inner = _within(looked, mixed)
-        self.most = len(readers) if keep else 1
-        self.read: dict[int, tuple[Levels, list[Levels]]] = {}
-
-    def look(self, number: int) -> Levels:
-        """First plane, as far as the weigher looks."""
-        return self._frame(number)[0]
-
-    def planes(self, number: int) -> list[Levels]:
-        """All planes, as far as they are mixed."""
-        return self._frame(number)[1]
-
-    def _frame(self, number: int) -> tuple[Levels, list[Levels]]:
-        if number not in self.read:
-            if len(self.read) == self.most:
-                self.read.clear()
-            planes = np.asarray(self.readers[number](*(slice(*s) for s in self.looked)), np.float32)
-            look = planes[..., 0] * self.factors[0]
-            others = (planes[*self.inner, i] * self.factors[i] for i in range(1, len(self.factors)))
-            self.read[number] = look, [look[self.inner], *others]
-        return self.read[number]
-
-
-class _Lazy(Sequence[Any]):
-    """So many things, each made when it is asked for."""
-
-    def __init__(self, count: int, make: Callable[[int], Any]) -> None:
-        self._count, self._make = count, make
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, index: Any) -> Any:
-        if not 0 <= index < self._count:
-            raise IndexError(index)
-        return self._make(index)
-
-
-def _within(have: Spans, want: Spans) -> tuple[slice, slice]:
-    """Where spans lie in others."""
-    rows, columns = (slice(w[0] - h[0], w[1] - h[0]) for h, w in zip(have, want, strict=True))
-    return rows, columns
+def _score_planes(spans: Spans) -> Levels:
+    """Room for one frame's scores."""
+    return np.empty((1, 1 + BANDS, *(b - a for a, b in spans)), np.float32)
 
 
 def _enlarged(blocks: NDArray[np.bool_], spans: Spans) -> NDArray[np.bool_]:

@@ -7,10 +7,12 @@ the same to the last bit under any ceiling.
 from __future__ import annotations
 
 import math
+import mmap
 import os
 import re
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -149,6 +151,8 @@ class Shelf:
         else:
             # Unbuffered: what is read and written is large, and goes straight to and from arrays.
             self._file = tempfile.TemporaryFile(buffering=0, dir=_spill_folder())  # noqa: SIM115
+        #: Held from finding a place in the file to the end of what is read or written there.
+        self._moving = threading.Lock()
 
     def __enter__(self) -> Shelf:
         return self
@@ -181,9 +185,10 @@ class Shelf:
         values = np.ascontiguousarray(values, self.dtype)
         try:
             for offset, part in self._runs(index, values, rows, columns):
-                self._file.seek(offset)
-                while part:
-                    part = part[self._file.write(part) :]
+                with self._moving:
+                    self._file.seek(offset)
+                    while part:
+                        part = part[self._file.write(part) :]
         except OSError as error:
             size = self.count * math.prod(self.shape) * self.dtype.itemsize
             raise CofuseError(
@@ -201,14 +206,38 @@ class Shelf:
             len(range(*s.indices(n))) for s, n in zip((rows, columns), self.shape, strict=False)
         )
         values = np.empty((*sizes, *self.shape[2:]), self.dtype)
+        if values.size and values.shape[1] < self.shape[1]:
+            self._read_mapped(index, values, rows, columns)
+            return values
         for offset, part in self._runs(index, values, rows, columns):
-            self._file.seek(offset)
-            while part:
-                got = self._file.readinto(part)
-                if not got:
-                    raise CofuseError("a temporary file has become shorter; was it cut off?")
-                part = part[got:]
+            with self._moving:
+                self._file.seek(offset)
+                while part:
+                    got = self._file.readinto(part)
+                    if not got:
+                        raise CofuseError("a temporary file has become shorter; was it cut off?")
+                    part = part[got:]
         return values
+
+    def _read_mapped(self, index: int, values: NDArray[Any], rows: slice, columns: slice) -> None:
+        """Read some columns through a map of their rows, many times faster than row by row.
+
+        The map goes at once: its pages count as the process's memory.
+        """
+        top, bottom, _ = rows.indices(self.shape[0])
+        row_bytes = self.dtype.itemsize * math.prod(self.shape[1:])
+        first, last = ((index * self.shape[0] + row) * row_bytes for row in (top, bottom))
+        start = first - first % mmap.ALLOCATIONGRANULARITY
+        try:
+            mapped = mmap.mmap(
+                self._file.fileno(), last - start, access=mmap.ACCESS_READ, offset=start
+            )
+        except ValueError as error:
+            raise CofuseError("a temporary file has become shorter; was it cut off?") from error
+        with mapped:
+            flat = np.frombuffer(mapped, np.uint8, last - first, first - start)
+            values[:] = flat.view(self.dtype).reshape(bottom - top, *self.shape[1:])[:, columns]
+            del flat  # a map in use cannot be closed
 
     def _runs(
         self, index: int, values: NDArray[Any], rows: slice, columns: slice

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.images import Stack
+from cofuse.images import PartReader, Stack
 from cofuse.progress import Progress, ProgressCallback, silent
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "noise_level",
     "noise_to_remove",
     "patch_noise_level",
+    "read_patches",
     "sample_patches",
     "unclipped",
 ]
@@ -37,8 +38,10 @@ _SIDE = 7
 _MOST_PATCHES = 60_000
 _FEWEST_PATCHES = 4 * _SIDE**2
 _ROUNDS = 5
-#: Share of pure-noise patches that may be taken for texture.
-_FALSE_ALARMS = 1e-2
+#: Gradient energy, as a multiple of the noise variance, that one patch in a hundred of pure noise
+#: exceeds: of the gamma law with the mean and the variance that `_gradient_energy` has of it. A
+#: constant, like the next, because the library that computes it takes long to load.
+_NOISE_ENERGY = 229.7270137851659
 
 #: Grey levels that count as one brightness, and patches below which nothing is measured in it.
 _BIN = 16.0
@@ -46,6 +49,8 @@ _FEWEST_IN_BIN = 100
 #: Directions taken as empty, of 49, and the quantile of the energy in them.
 _EMPTY = 12
 _QUANTILE = 0.25
+#: That quantile of the energy of unit white noise, a χ² of so many degrees of freedom.
+_UNIT_ENERGY = 8.438418766135793
 
 
 def estimate_noise(stack: Stack, *, progress: ProgressCallback = silent) -> float:
@@ -99,8 +104,6 @@ def noise_by_brightness(patches: NDArray[np.float32]) -> NDArray[np.float64]:
         A row for every brightness that has enough patches: mean grey level, variance, and the
         number of patches it was measured on.
     """
-    from scipy.special import gammaincinv
-
     if len(patches) < _FEWEST_PATCHES:
         return np.empty((0, 3))
     texture, brightness = _texture(patches), patches.mean(axis=1)
@@ -108,15 +111,13 @@ def noise_by_brightness(patches: NDArray[np.float32]) -> NDArray[np.float64]:
     # The first direction is the mean, which was taken out.
     empty = np.linalg.eigh(_covariance(detail))[1][:, 1 : _EMPTY + 1].astype(np.float32)
     energy = np.square(detail @ empty).sum(axis=1)
-    # The energy of unit white noise is a χ² of _EMPTY degrees of freedom: this is its quantile.
-    unit = 2.0 * float(gammaincinv(_EMPTY / 2, _QUANTILE))
     bins = np.floor(brightness / _BIN)
     rows = []
     for index in np.unique(bins):
         here = bins == index
         kept = energy[here]
         for _ in range(_ROUNDS):
-            variance = np.quantile(kept, _QUANTILE) / unit
+            variance = np.quantile(kept, _QUANTILE) / _UNIT_ENERGY
             kept = energy[here][texture[here] <= variance]
             if len(kept) < _FEWEST_IN_BIN:
                 break
@@ -127,14 +128,23 @@ def noise_by_brightness(patches: NDArray[np.float32]) -> NDArray[np.float64]:
 
 def sample_patches(frame: NDArray[Any], most: int = _MOST_PATCHES) -> NDArray[Any]:
     """Take patches evenly over a frame: shape (N, 49), or (N, 49, 3) of an RGB frame."""
-    if min(frame.shape[:2]) < _SIDE:
-        return np.empty((0, _SIDE**2, *frame.shape[2:]), frame.dtype)
-    windows = np.lib.stride_tricks.sliding_window_view(frame, (_SIDE, _SIDE), axis=(0, 1))
-    stride = int(np.ceil(np.sqrt(windows.shape[0] * windows.shape[1] / most)))
-    taken = windows[::stride, ::stride]
-    if frame.ndim == 3:
-        taken = np.moveaxis(taken, 2, -1)
-    return taken.reshape(-1, _SIDE**2, *frame.shape[2:])
+    return read_patches(lambda rows, columns: frame[rows, columns], frame.shape, most)
+
+
+def read_patches(read: PartReader, shape: tuple[int, ...], most: int) -> NDArray[Any]:
+    """Take patches as `sample_patches` does, of a frame of which only their rows are read."""
+    down, along = shape[0] - _SIDE + 1, shape[1] - _SIDE + 1
+    if min(down, along) < 1:
+        return read(slice(0, 0), slice(None)).reshape(0, _SIDE**2, *shape[2:])
+    stride = int(np.ceil(np.sqrt(down * along / most)))
+    taken = []
+    for top in range(0, down, stride):
+        rows = read(slice(top, top + _SIDE), slice(None))
+        windows = np.lib.stride_tricks.sliding_window_view(rows, _SIDE, axis=1)[:, ::stride]
+        # (row, place, channels…, column) to (place, row, column, channels…)
+        windows = np.moveaxis(np.moveaxis(windows, -1, 2), 1, 0)
+        taken.append(windows.reshape(len(windows), _SIDE**2, *shape[2:]))
+    return np.concatenate(taken)
 
 
 def unclipped(patches: NDArray[np.float32]) -> NDArray[np.bool_]:
@@ -157,13 +167,8 @@ def _frame_level(stack: Stack, index: int) -> float:
 
 def _texture(patches: NDArray[np.float32]) -> NDArray[np.float32]:
     """Give the noise variance from which on a patch's gradient energy may be all noise."""
-    from scipy.special import gammainccinv
-
-    energy_form, shape, scale = _gradient_energy()
-    energy = np.einsum("pi,pi->p", patches @ energy_form, patches)
-    # Where a gamma variable of this shape and scale is exceeded with probability _FALSE_ALARMS.
-    limit = scale * float(gammainccinv(shape, _FALSE_ALARMS))
-    return np.asarray(energy / np.float32(limit))
+    energy = np.einsum("pi,pi->p", patches @ _gradient_energy(), patches)
+    return np.asarray(energy / np.float32(_NOISE_ENERGY))
 
 
 def _covariance(patches: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -184,13 +189,12 @@ def _least_variance(patches: NDArray[np.float32]) -> float:
 
 
 @cache
-def _gradient_energy() -> tuple[NDArray[np.float32], float, float]:
-    """The form G with xᵀGx the gradient energy of a patch, and the gamma law of it under noise.
+def _gradient_energy() -> NDArray[np.float32]:
+    """Return the form G with xᵀGx the gradient energy of a patch.
 
-    For unit white noise xᵀGx has mean tr G and variance 2 tr G²; a gamma law is matched to both.
+    For unit white noise xᵀGx has mean tr G and variance 2 tr G².
     """
     step = (np.eye(_SIDE, k=2) - np.eye(_SIDE))[:-2]
     smooth = step.T @ step
     form = np.kron(smooth, np.eye(_SIDE)) + np.kron(np.eye(_SIDE), smooth)
-    mean, variance = np.trace(form), 2.0 * np.trace(form @ form)
-    return form.astype(np.float32), float(mean**2 / variance), float(variance / mean)
+    return form.astype(np.float32)

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from cofuse.errors import CofuseError
-from cofuse.joint_fusion import BLOCK, tile_bytes
+from cofuse.joint_fusion import BLOCK, LARGE, likely_bytes, tile_bytes
 from cofuse.memory import default_ceiling, format_size
 
 __all__ = ["Plan", "Work", "estimate_seconds", "plan_fusion"]
 
 #: More than this beside what the process already has makes nothing notably faster: what is written
 #: to a file and read again soon has not left the memory that the system has to spare.
-_COMFORTABLE = 1_100_000_000
+_COMFORTABLE = 1_200_000_000
 #: Libraries and compiled kernels, where they are not loaded yet.
 _PROGRAM = 220_000_000
 #: What every stage takes in bands, blocks, patches and leftovers, whatever the picture's size.
@@ -37,8 +37,9 @@ _CLEAN_UP_BYTES = 8
 _SHRINKAGE_BYTES, _SHRINKAGE_BYTES_A_CHANNEL = 40, 20
 _LETTER_BYTES = 650
 
-#: Seconds of one processor for a pixel of a frame to be weighed, and of a plane to be restored.
-_SECONDS_TO_WEIGH, _SECONDS_TO_RESTORE = 0.55e-6, 2.4e-6
+#: Seconds of one processor for a pixel of a frame to be weighed, less where only likely frames are,
+#: and for one of a plane to be restored.
+_SECONDS_TO_WEIGH, _SECONDS_TO_WEIGH_LIKELY, _SECONDS_TO_RESTORE = 0.35e-6, 0.1e-6, 2.4e-6
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Plan:
     keep_planes
         All frames of a tile, turned into floats.
     keep_pictures
-        The whole mixture, in floats, which is taken along seams.
+        The whole mixture, which is taken along seams.
     keep_blocks
         What was measured of every frame to see whether it is fit.
     keep_frames
@@ -73,7 +74,8 @@ class Plan:
 class Work:
     """What is to be fused: so many frames of a shape and dtype, by a method of `FusionSettings`.
 
-    ``in_memory`` says that the frames are arrays which the process has already.
+    ``in_memory`` says that the frames are arrays which the process has already, ``restores`` that
+    noise may have to be taken out.
     """
 
     shape: tuple[int, ...]
@@ -81,6 +83,7 @@ class Work:
     frames: int
     method: str = "joint"
     in_memory: bool = False
+    restores: bool = True
 
 
 def plan_fusion(work: Work, *, max_memory: int | None = None, used: int = _PROGRAM) -> Plan:
@@ -127,9 +130,11 @@ def plan_fusion(work: Work, *, max_memory: int | None = None, used: int = _PROGR
 def estimate_seconds(work: Work, *, restore: bool, processors: int) -> float:
     """Estimate roughly, to a factor of two or so, how long the joint method will take."""
     height, width = work.shape[:2]
-    planes = _channels(work)
-    seconds = _SECONDS_TO_WEIGH * work.frames * (1.4 if restore else 1.0)
-    seconds += _SECONDS_TO_RESTORE * planes if restore else 0.0
+    if restore:
+        seconds = 1.4 * _SECONDS_TO_WEIGH * work.frames + _SECONDS_TO_RESTORE * _channels(work)
+    else:
+        is_large = height * width >= LARGE
+        seconds = work.frames * (_SECONDS_TO_WEIGH_LIKELY if is_large else _SECONDS_TO_WEIGH)
     return height * width * seconds / processors
 
 
@@ -148,12 +153,17 @@ def _joint(work: Work, plan: Plan, frame: int) -> list[int]:
     height, width = work.shape[:2]
     pixels, planes = height * width, _channels(work)
     maps = pixels * ((1 if work.frames <= 256 else 2) + 4)
-    pictures = 4 * planes * pixels if plan.keep_pictures else 0
+    pictures = frame if plan.keep_pictures else 0
     blocks = work.frames * pixels // BLOCK**2
     patches = max(_PATCHES, work.frames * _PATCHES_A_FRAME) * _PATCH * planes
     one = 0 if work.in_memory or plan.keep_frames else frame
     tiles = []
-    for restore in (False, True):
+    for restore in (False, True) if work.restores else (False,):
+        if not restore and pixels >= LARGE:
+            tiles.append(
+                maps + blocks + pictures + likely_bytes(work.frames if plan.keep_planes else 1)
+            )
+            continue
         working, of_planes, of_scores = tile_bytes((height, width), planes, restore)
         of_frames = of_planes * plan.keep_planes + of_scores * plan.keep_scores
         # Features are kept between two passes over the frames where tiles are small; those in the

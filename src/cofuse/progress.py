@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-__all__ = ["Progress", "ProgressCallback", "SolverTrace", "silent"]
+from numpy.typing import NDArray
+
+__all__ = ["Preview", "Progress", "ProgressCallback", "SolverTrace", "silent"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,8 @@ class Progress:
 
 
 ProgressCallback = Callable[[Progress], None]
+#: Takes rows and columns of a picture in the making, and their pixels as they are so far.
+Preview = Callable[[slice, slice, NDArray[Any]], None]
 
 
 def silent(progress: Progress) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.images import PartReader, Pixels, Stack, luminance
+from cofuse.images import PartReader, Pixels, Stack, luminance_weights
 from cofuse.operators import AnalysisOperator
 from cofuse.patches import Positions, add_patches, take_patches
 
@@ -227,17 +227,19 @@ def compose(stack: Stack, frames: Iterable[Pixels], index: Indices, *, seam: int
     """
     import cv2
 
+    from cofuse.kernels.pictures import copy_chosen
+
     image = np.empty(stack.shape, stack.dtype)
     bands = list(_bands(len(index), _BAND, seam))
     near_seam = _near_seams(index, seam)
     # Floats are kept along the seams only.
     blends = [np.zeros((int(near_seam[b].sum()), *stack.shape[2:]), np.float32) for b, *_ in bands]
     for number, frame in enumerate(frames):
+        copy_chosen(frame, index, number, image)
         for (rows, around, inner), blend in zip(bands, blends, strict=True):
             mine = index[around] == number
             if not mine.any():
                 continue
-            np.copyto(image[rows], frame[rows], where=_as_deep(mine[inner], frame))
             votes = cv2.boxFilter(
                 mine.astype(np.uint8),
                 cv2.CV_32F,
@@ -262,12 +264,12 @@ def compose_with(
     That is within a window of ``seam`` pixels of a border of the choice, and only where it changes
     a pixel by more than a few grey levels. Everywhere else pixels are exact copies.
     """
+    from cofuse.kernels.pictures import copy_chosen
+
     image = np.empty(stack.shape, stack.dtype)
     bands = [rows for rows, *_ in _bands(len(index), _BAND, 0)]
     for number, frame in enumerate(frames):
-        for rows in bands:
-            mine = index[rows] == number
-            np.copyto(image[rows], frame[rows], where=_as_deep(mine, frame))
+        copy_chosen(frame, index, number, image)
     near_seam = _near_seams(index, seam)
     for rows in bands:
         _hide_seams(stack, image[rows], near_seam[rows], mixed[rows][near_seam[rows]])
@@ -302,10 +304,9 @@ def _as_deep(values: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
 
 def reduce(levels: Levels, scale: int) -> Levels:
     """Make a grey picture smaller by whole factors: means of blocks, those at the end cut off."""
-    height, width = levels.shape
-    padded = np.pad(levels, ((0, -height % scale), (0, -width % scale)), mode="edge")
-    blocks = padded.reshape(padded.shape[0] // scale, scale, padded.shape[1] // scale, scale)
-    return np.asarray(blocks.mean(axis=(1, 3)), np.float32)
+    from cofuse.kernels.pictures import luminance_means
+
+    return luminance_means(levels, [1.0], scale)
 
 
 def picture_scale(stack: Stack) -> int:
@@ -338,20 +339,25 @@ def _parts(stack: Stack, read: PartReader) -> Iterator[Levels]:
         np.linspace(0, length - side, min(6, -(-length // side))).astype(int)
         for length in (stack.height, stack.width)
     )
+    from cofuse.kernels.pictures import luminance_means
+
+    weights = luminance_weights(stack)
     for top, left in itertools.product(*starts):
         part = read(slice(top, top + side), slice(left, left + side))
-        yield luminance(stack.to_levels(part))
+        yield luminance_means(part, weights)
 
 
 def _detail(part: Levels) -> Levels:
     """Mean squared difference of neighbours at every scale, finest first."""
     found: list[float] = []
+    small = part
     for scale in (1, 2, 4, 8, 16):
         if min(part.shape) < 4 * scale:
             break
-        small = reduce(part, scale)
-        found.append(float(np.mean(np.diff(small, axis=0) ** 2)))
-        found[-1] += float(np.mean(np.diff(small, axis=1) ** 2))
+        if scale > 1:
+            small = reduce(small, 2)
+        down, across = (np.diff(small, axis=axis).ravel() for axis in (0, 1))
+        found.append(float(down @ down) / down.size + float(across @ across) / across.size)
     return np.array(found or [0.0], np.float32)
 
 

@@ -4,12 +4,13 @@ Frames are taken outwards from the reference, each decoded once. A frame is firs
 neighbour, the one most like it in focus, and then compared, from there, with the one before and
 with the reference itself. All these pairs enter one least-squares problem, each with the weight
 of what it knows, so that errors do not add up along the stack. In memory are the reduced pictures
-of four frames, of two million pixels at most, and a thumbnail of every frame.
+of five frames, of two million pixels at most, and a thumbnail of every frame.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -145,8 +146,9 @@ def align_stack(
         unmoved, one = Transform.identity(model), (1.0,) * (3 if stack.is_colour else 1)
         return Alignment(stack.names, size, model, 0, (unmoved,), (one,))
     walk = _Walk(stack, model, middle, on_failure)
-    for done, _ in enumerate(walk.steps()):
-        progress(Progress("align", done + 1, count))
+    with closing(walk.steps()) as steps:
+        for done, _ in enumerate(steps):
+            progress(Progress("align", done + 1, count))
     if len(walk.found) == 1:
         raise CofuseError(
             f"no frame could be aligned to the reference {stack.names[middle]}; choose another "
@@ -180,28 +182,35 @@ class _Walk:
         self.left_out: dict[int, str] = {}
         self.thumbnails: dict[int, Thumbnail] = {}
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None]:
         """Do the work, one frame a step."""
-        start = self._read(self.reference)
-        if start.is_flat:
-            raise CofuseError(
-                f"the reference {self.stack.names[self.reference]} shows no detail to align to; "
-                "choose another reference"
-            )
-        yield
-        after, before = range(self.reference + 1, len(self.stack)), range(self.reference)
-        for side in (after, reversed(before)):
-            # The nearest first: the last frame, the one before it, the reference.
-            near: list[tuple[int, Picture]] = [(self.reference, start)]
-            for index in side:
-                picture = self._read(index)
-                reason = self._place(index, picture, near)
-                if reason is None:
-                    near = [(index, picture), near[0], (self.reference, start)]
-                    near = near[:2] if near[1][0] == self.reference else near
-                else:
-                    self._give_up(index, reason)
-                yield
+        after = range(self.reference + 1, len(self.stack))
+        before = range(self.reference - 1, -1, -1)
+        # While one frame is compared the next is made ready.
+        order = [self.reference, *after, *before]
+        with self.stack.ahead(self._read, order, most=1) as pictures:
+            start = next(pictures)
+            if start.is_flat:
+                raise CofuseError(
+                    f"the reference {self.stack.names[self.reference]} shows no detail to align "
+                    "to; choose another reference"
+                )
+            yield
+            yield from self._side(after, start, pictures)
+            yield from self._side(before, start, pictures)
+
+    def _side(self, side: range, start: Picture, pictures: Iterator[Picture]) -> Iterator[None]:
+        """Take the frames on one side of the reference, the nearest first."""
+        # The last frame, the one before it, the reference.
+        near: list[tuple[int, Picture]] = [(self.reference, start)]
+        for index, picture in zip(side, pictures, strict=False):
+            reason = self._place(index, picture, near)
+            if reason is None:
+                near = [(index, picture), near[0], (self.reference, start)]
+                near = near[:2] if near[1][0] == self.reference else near
+            else:
+                self._give_up(index, reason)
+            yield
 
     def _read(self, index: int) -> Picture:
         reduced = reduce(self.stack[index])

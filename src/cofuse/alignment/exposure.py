@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from cofuse.alignment.pictures import shrunk
 from cofuse.alignment.transforms import Transform
 from cofuse.images import Pixels, Stack
 
@@ -48,16 +49,19 @@ class Thumbnail:
 
 def thumbnail(frame: Pixels, stack: Stack) -> Thumbnail:
     """Make the thumbnail of a frame, which may have been reduced before."""
-    levels = stack.to_levels(frame)
-    levels = levels[..., None] if levels.ndim == 2 else levels
-    clipped = ((levels <= 255 * _DARK) | (levels >= 255 * _BRIGHT)).astype(np.float32)
+    planes = frame[..., None] if frame.ndim == 2 else frame
+    clipped = (planes <= _DARK * stack.white) | (planes >= _BRIGHT * stack.white)
     factor = min(_SIDE / max(frame.shape[:2]), 1.0)
     size = (max(round(frame.shape[1] * factor), 1), max(round(frame.shape[0] * factor), 1))
+    # Twice as large in the native type, so that rounding to it does not show in the end.
+    twice = min((2 * size[0], 2 * size[1]), frame.shape[1::-1])
+    levels = stack.to_levels(shrunk(planes, twice))
+    part = shrunk(clipped.view(np.uint8) * np.uint8(255), twice) / np.float32(255)
     small, share = (
         np.atleast_3d(
             cv2.GaussianBlur(cv2.resize(p, size, interpolation=cv2.INTER_AREA), (0, 0), _BLUR)
         ).reshape(size[1], size[0], -1)
-        for p in (levels, clipped)
+        for p in (levels, part)
     )
     return Thumbnail(np.asarray(small, np.float32), share <= _MOST_CLIPPED)
 

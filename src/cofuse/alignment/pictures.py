@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from cofuse.images import Pixels, Stack, luminance
 
-__all__ = ["Level", "Picture", "prepare", "reduce"]
+__all__ = ["Level", "Picture", "prepare", "reduce", "shrunk"]
 
 #: Pixels of the finest level; larger frames are reduced to it. A hundredth of a pixel there is
 #: a thirtieth in a frame of 24 million pixels.
@@ -32,6 +33,8 @@ _LEAST_CONTRAST = 0.4
 #: What is left of white noise after the band-pass, and after each halving before it.
 _NOISE_BAND = math.sqrt((_FINE**-2 + _COARSE**-2 - 4 / (_FINE**2 + _COARSE**2)) / (4 * math.pi))
 _NOISE_HALVED = 0.4
+#: Pixels, more or less, that the noise is measured on.
+_NOISE_PIXELS = 250_000
 #: A picture holds something when this part of it has detail above the noise.
 _LEAST_DETAIL = 0.003
 
@@ -85,7 +88,16 @@ def reduce(frame: Pixels) -> Pixels:
     if factor >= 1:
         return frame
     size = (max(round(width * factor), 1), max(round(height * factor), 1))
-    return np.asarray(cv2.resize(frame, size, interpolation=cv2.INTER_AREA))
+    return shrunk(frame, size)
+
+
+def shrunk(picture: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
+    """Average a picture down to a (width, height); by halves first, which is many times faster."""
+    height, width = picture.shape[:2]
+    while min(width / size[0], height / size[1]) >= 2 and width % 2 == height % 2 == 0:
+        width, height = width // 2, height // 2
+        picture = np.asarray(cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA))
+    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA))
 
 
 def prepare(reduced: Pixels, stack: Stack) -> Picture:
@@ -122,5 +134,8 @@ def _noise(grey: Values) -> float:
     """White noise of a picture in grey levels: the median of diagonal second differences."""
     if min(grey.shape) < 3:
         return 0.0
-    twice = grey[:-1, :-1] - grey[:-1, 1:] - grey[1:, :-1] + grey[1:, 1:]
+    # Some rows tell as much as all; differences of neighbours stay in pairs of rows.
+    every = max(1, grey.size // _NOISE_PIXELS)
+    upper, lower = grey[:-1:every], grey[1::every]
+    twice = upper[:, :-1] - upper[:, 1:] - lower[:, :-1] + lower[:, 1:]
     return float(np.median(np.abs(twice))) / (2 * 0.6745)

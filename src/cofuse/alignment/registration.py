@@ -35,7 +35,7 @@ _LEAST_CORRELATION, _CHANCE = 0.3, 5.0
 #: Longer side of the level that is searched; part of a picture that must overlap.
 _SEARCH_SIDE, _LEAST_OVERLAP = 130, 0.4
 #: Points used of a level, steps per level, and the step (in pixels of the level) that ends them.
-_MOST_POINTS, _MOST_STEPS, _SMALL_STEP = 150_000, 12, 0.003
+_MOST_POINTS, _MOST_STEPS, _SMALL_STEP = 60_000, 12, 0.003
 #: Levels that are refined together, each with the weight of what it knows.
 _TOGETHER = 3
 #: Neighbouring values, in pixels of a level, that carry the same noise.

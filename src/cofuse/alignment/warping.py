@@ -26,6 +26,8 @@ __all__ = ["Area", "aligned", "check_fits", "common_area", "warp"]
 _STRIP = 256
 #: Pixels the kernel reaches, with one to spare.
 _REACH = 5
+#: Sine of the turn and factor of the scale up to which rows and columns are interpolated in turn.
+_MOST_TURN, _MOST_SCALE = 0.1, 2.0
 #: Pixels over which a frame fades into what fills the area it does not cover.
 _FEATHER = 32
 #: Brightness ratio up to which the fill follows the frame.
@@ -64,7 +66,8 @@ def aligned(stack: Stack, alignment: Alignment, *, crop: bool = True) -> Stack:
         partial(_read, stack, alignment, index, area, reference) for index in alignment.kept
     ]
     names = [stack.names[k] for k in alignment.kept]
-    return Stack(readers, white=stack.white, names=names)
+    shape = (area[1] - area[0], area[3] - area[2], *stack.shape[2:])
+    return stack.made_into(readers, names=names, shape=shape)
 
 
 def check_fits(stack: Stack, alignment: Alignment) -> None:
@@ -103,6 +106,7 @@ def _read(
         return frame[area[0] : area[1], area[2] : area[3]]
     moved = warp(frame, transform, area=area, gains=gains, white=stack.white)
     if not _covers(transform, alignment.size, area):
+        moved = moved if moved.flags.owndata else moved.copy()
         there = reference()[area[0] : area[1], area[2] : area[3]]
         _fill(moved, there, transform, alignment.size, area)
     return moved
@@ -119,15 +123,92 @@ def warp(
     """Look a frame up at the transformed pixels of an area of the reference (default: all).
 
     Values stay within those of the frame, times the gains; integers are rounded. Outside the
-    frame its border is repeated.
+    frame its border is repeated. A shift by whole pixels within the frame alone copies nothing:
+    the result is then a view of the frame.
     """
-    top, bottom, left, right = area or (0, frame.shape[0], 0, frame.shape[1])
+    area = area or (0, frame.shape[0], 0, frame.shape[1])
+    shift = transform.whole_shift
+    even = all(gain == 1 for gain in gains)
+    if shift is not None:
+        moved = _shifted(frame, shift, area)
+        return moved if even else _brightened(frame, moved, gains, white)
+    if frame.dtype == np.float64 or not _turns_little(transform):
+        return _looked_up(frame, transform, area, gains, white)
+    from cofuse.alignment.resampling import resample
+
+    to_frame = transform.matrix @ np.array([[1.0, 0, area[2]], [0, 1.0, area[0]], [0, 0, 1.0]])
+    out = np.empty((area[1] - area[0], area[3] - area[2], *frame.shape[2:]), frame.dtype)
+    limits, factors, top = _limits(frame, gains, white)
+    affine = tuple(to_frame[:2].ravel().tolist())
+    resample(_planes(frame), out.reshape(*out.shape[:2], -1), affine, limits, factors, top)
+    return out
+
+
+def _turns_little(transform: Transform) -> bool:
+    """Whether a transform is affine and near enough to a shift for two passes."""
+    linear = transform.matrix[:2, :2]
+    apart = np.abs(linear - np.diag(np.diag(linear))).max()
+    scale = np.diag(linear)
+    return bool(
+        (transform.matrix[2, :2] == 0).all()
+        and apart <= _MOST_TURN
+        and scale.min() >= 1 / _MOST_SCALE
+        and scale.max() <= _MOST_SCALE
+    )
+
+
+def _shifted(frame: Pixels, shift: tuple[int, int], area: Area) -> Pixels:
+    """Cut an area out of a frame, moved by whole pixels; its border is repeated outside."""
+    top, bottom, left, right = area
+    rows, columns = (top + shift[1], bottom + shift[1]), (left + shift[0], right + shift[0])
+    inside = min(rows[0], columns[0]) >= 0
+    if inside and rows[1] <= frame.shape[0] and columns[1] <= frame.shape[1]:
+        return frame[rows[0] : rows[1], columns[0] : columns[1]]
+    y, x = (
+        np.clip(np.arange(*ends), 0, size - 1)
+        for ends, size in zip((rows, columns), frame.shape[:2], strict=True)
+    )
+    return np.asarray(frame[y[:, None], x])
+
+
+def _brightened(frame: Pixels, moved: Pixels, gains: Sequence[float], white: float) -> Pixels:
+    """Multiply values taken from a frame by gains."""
+    if frame.dtype == np.float64:
+        most = max(float(frame.max()), white)
+        return np.asarray(np.minimum(apply_gains(moved, gains, white), most))
+    from cofuse.alignment.resampling import finish
+
+    out = np.empty_like(moved, order="C")
+    limits, factors, top = _limits(frame, gains, white)
+    finish(_planes(moved), out.reshape(*out.shape[:2], -1), limits, factors, top)
+    return out
+
+
+def _limits(frame: Pixels, gains: Sequence[float], white: float) -> tuple[Any, Any, Any]:
+    """What the compiled loops ask for: range and ceiling, a gain a channel, and white."""
+    low, high = frame.min(), frame.max()
+    limits = tuple(np.float32(value) for value in (low, high, max(float(high), white)))
+    channels = 1 if frame.ndim == 2 else frame.shape[2]
+    return limits, np.array(np.broadcast_to(gains, channels), np.float32), np.float32(white)
+
+
+def _planes(frame: Pixels) -> Pixels:
+    """View a frame as (rows, columns, channels) that cannot be written to, as the loops expect."""
+    planes = np.ascontiguousarray(frame).reshape(*frame.shape[:2], -1)
+    planes.flags.writeable = False
+    return planes
+
+
+def _looked_up(
+    frame: Pixels, transform: Transform, area: Area, gains: Sequence[float], white: float
+) -> Pixels:
+    """Interpolate under any transform, by OpenCV."""
+    top, bottom, left, right = area
     is_float = frame.dtype.kind == "f"
     working: type[Any] = np.float64 if frame.dtype == np.float64 else np.float32
     low, high = frame.min(), frame.max()
     ceiling = max(float(high), white)
     out = np.empty((bottom - top, right - left, *frame.shape[2:]), frame.dtype)
-    shift = transform.whole_shift
     for start in range(top, bottom, _STRIP):
         stop = min(start + _STRIP, bottom)
         matrix = transform.matrix @ np.array([[1.0, 0, left], [0, 1.0, start], [0, 0, 1.0]])
@@ -138,12 +219,11 @@ def warp(
         last = int(np.clip(np.ceil(rows.max()) + _REACH, first, frame.shape[0] - 1))
         source: NDArray[Any] = np.ascontiguousarray(frame[first : last + 1], working)
         matrix = np.array([[1.0, 0, 0], [0, 1.0, -first], [0, 0, 1.0]]) @ matrix
-        method = cv2.INTER_NEAREST if shift is not None else cv2.INTER_LANCZOS4
         strip = cv2.warpPerspective(
             source,
             matrix,
             (right - left, stop - start),
-            flags=method | cv2.WARP_INVERSE_MAP,
+            flags=cv2.INTER_LANCZOS4 | cv2.WARP_INVERSE_MAP,
             borderMode=cv2.BORDER_REPLICATE,
         )
         values = apply_gains(np.clip(strip, low, high), gains, white)

@@ -1,18 +1,25 @@
 """The commands, put together."""
 
+from collections.abc import Sequence
+
 from cyclopts import App
 
 from cofuse import __version__
-from cofuse.cli.batch import batch
-from cofuse.cli.compare import compare
-from cofuse.cli.demo import demo
-from cofuse.cli.evaluate import evaluate
-from cofuse.cli.fuse import fuse
-from cofuse.cli.learn import learn
-from cofuse.cli.operators import operators
-from cofuse.cli.simulate import simulate
 
-__all__ = ["app"]
+__all__ = ["COMMANDS", "app", "load_commands"]
+
+#: Every command; each lives in a module of its name, and is loaded when it is called.
+COMMANDS = (
+    "fuse",
+    "batch",
+    "learn",
+    "operators",
+    "simulate",
+    "evaluate",
+    "compare",
+    "demo",
+    "serve",
+)
 
 app = App(
     name="cofuse",
@@ -21,11 +28,12 @@ app = App(
     version=__version__,
     suppress_keyboard_interrupt=False,  # `main` has a word to say about it
 )
-app.command(fuse)
-app.command(batch)
-app.command(learn)
-app.command(operators)
-app.command(simulate)
-app.command(evaluate)
-app.command(compare)
-app.command(demo)
+for _name in COMMANDS:
+    app.command(f"cofuse.cli.{_name}:{_name}")
+
+
+def load_commands(tokens: Sequence[str]) -> None:
+    """Load what a command line needs: one command, or for the overview all of them."""
+    if not tokens or tokens[0] not in COMMANDS:
+        for name in COMMANDS:
+            app[name]

@@ -73,6 +73,7 @@ def fuse(
     as_json
         Print the report instead of the plan and the summary.
     """
+    from cofuse.jobs.compiling import COMPILING_SECONDS, kernels_missing
     from cofuse.jobs.outputs import plain
     from cofuse.jobs.placing import alignment_facts
     from cofuse.jobs.run import Job
@@ -86,6 +87,9 @@ def fuse(
     told = not (quiet or as_json)
     if told:
         say(str(job.plan))
+        method = job.settings.method
+        if not aligning.align_only and kernels_missing(method):
+            say(f"compiling the kernels, once; this takes about {COMPILING_SECONDS[method]} s")
     with progress_bars(quiet=quiet) as progress:
         if aligning.align_only:
             alignment = job.align_only(progress)

@@ -11,7 +11,7 @@ from cofuse.depth.curves import FocusCurve, Peaks, band_energies, noise_energies
 from cofuse.depth.filling import enlarge, enlarge_along, fill, spread
 from cofuse.depth.maps import Depth
 from cofuse.errors import CofuseError
-from cofuse.images import Pixels, Stack, luminance
+from cofuse.images import Pixels, Stack, luminance_weights
 from cofuse.noise import patch_noise_level, sample_patches, unclipped
 from cofuse.progress import Progress, ProgressCallback, silent
 
@@ -21,8 +21,6 @@ Levels = NDArray[np.float32]
 
 #: Pixels above which a picture is made smaller before its depth is looked for.
 _MOST_PIXELS = 8_000_000
-#: Rows of a frame that are turned into luminance at a time.
-_ROWS = 256
 #: Mean luminance that every frame is brought to: lamps flicker, and shutters are not exact.
 _MEAN = 100.0
 #: Patches that a frame's noise is measured on.
@@ -96,7 +94,9 @@ def estimate_depth(
     size = shape[0], shape[1]
     position = depth.position
     if scale > 1 and picture is not None:
-        position = enlarge_along(position, _luminance(stack, picture))
+        from cofuse.kernels.pictures import luminance_means
+
+        position = enlarge_along(position, luminance_means(picture, luminance_weights(stack)))
     return Depth(
         position=enlarge(position, size),
         confidence=enlarge(depth.confidence, size),
@@ -152,15 +152,6 @@ def small_depth(
     return Depth(position, confidence, evidence, len(stack))
 
 
-def _luminance(stack: Stack, picture: Pixels) -> Levels:
-    """Luminance of a picture, some rows at a time: floats of all colours would take much memory."""
-    result = np.empty(picture.shape[:2], np.float32)
-    for top in range(0, len(result), _ROWS):
-        rows = slice(top, top + _ROWS)
-        result[rows] = luminance(stack.to_levels(picture[rows]))
-    return result
-
-
 def _company(position: Levels, confidence: Levels, step: float) -> Levels:
     """Tell how far positions are like most of those around them, 0 to 1.
 
@@ -188,18 +179,9 @@ def _median_around(plane: Levels, step: int) -> Levels:
 
 def _prepare(stack: Stack, frame: Pixels, scale: int) -> tuple[Levels, float]:
     """Turn a frame into a smaller luminance of a set mean, and measure its noise."""
-    import cv2
+    from cofuse.kernels.pictures import luminance_means
 
-    rows = _ROWS * scale
-    size = -(-stack.width // scale)
-    bands = []
-    for top in range(0, stack.height, rows):
-        band = luminance(stack.to_levels(frame[top : top + rows]))
-        if scale > 1:
-            small = size, -(-band.shape[0] // scale)
-            band = np.asarray(cv2.resize(band, small, interpolation=cv2.INTER_AREA), np.float32)
-        bands.append(band)
-    picture = np.concatenate(bands)
+    picture = luminance_means(frame, luminance_weights(stack), scale)
     patches = sample_patches(picture, _PATCHES)
     variance = patch_noise_level(patches[unclipped(patches)]) ** 2
     if stack.dtype.kind == "u":

@@ -17,6 +17,7 @@ from cofuse.files.exif import EXIF_IFD, GPS_IFD, SOFTWARE, Field, read_directory
 from cofuse.files.exif_layout import pack_directory, serialise
 from cofuse.files.metadata import Outgoing
 from cofuse.files.ome import ome_description
+from cofuse.threads import processors
 
 __all__ = ["FORMATS", "Content", "Format", "suffix_of"]
 
@@ -24,6 +25,9 @@ Pixels = NDArray[Any]
 
 _ICC, _XMP, _DESCRIPTION, _CHROMA_PLACE = 34675, 700, 270, 531
 _BYTES, _SHORT, _UNDEFINED = 1, 3, 7
+
+#: Number and rows of the strips that tell how to pack a picture; size up to which runs will do.
+_STRIPS, _STRIP, _NO_LARGER = 8, 32, 1.02
 
 #: A JPEG segment counts its bytes with 16 bits.
 _SEGMENT = 2**16 - 1 - 2
@@ -74,11 +78,29 @@ def encode_png(file: BinaryIO, content: Content) -> None:
     """Write PNG, 8 or 16 bits."""
     import imagecodecs
 
-    png = imagecodecs.png_encode(content.samples())
+    samples = content.samples()
+    png = imagecodecs.png_encode(samples, **_packing(samples))
     if content.metadata is None:
         file.write(png)
         return
     file.writelines(png_with_chunks(png, content.metadata.blocks()))
+
+
+def _packing(samples: Pixels) -> dict[str, int]:
+    """Choose how PNG packs a picture, from some of its rows.
+
+    What its filters leave of most pictures is noise: to look for runs alone takes a fifth of the
+    time, and the file is no larger. Smooth maps and pictures of few colours are another matter.
+    """
+    import imagecodecs
+
+    rows = samples
+    if len(samples) > _STRIPS * _STRIP:
+        starts = np.linspace(0, len(samples) - _STRIP, _STRIPS).astype(int)
+        rows = np.concatenate([samples[start : start + _STRIP] for start in starts])
+    runs, matches = {"strategy": int(imagecodecs.PNG.STRATEGY.RLE)}, {"level": 4}
+    sizes = [len(imagecodecs.png_encode(rows, **options)) for options in (runs, matches)]
+    return runs if sizes[0] <= _NO_LARGER * sizes[1] else matches
 
 
 def encode_jpeg(file: BinaryIO, content: Content) -> None:
@@ -178,10 +200,13 @@ def _write_tiff(file: BinaryIO, content: Content, description: bytes | None) -> 
             planarconfig="contig" if image.ndim == 3 or content.alpha is not None else None,
             extrasamples=None if content.alpha is None else ["unassalpha"],
             compression="zlib",
+            # Half the time of the usual level, for files 3 to 4 % larger.
+            compressionargs={"level": 4},
             predictor=True,
             description=description,
             software=False if known else f"cofuse {__version__}",
             metadata=None,
+            maxworkers=processors(),
         )
     if known:
         _join(file, known, big, keep_description=description is not None)

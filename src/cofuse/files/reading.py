@@ -22,6 +22,7 @@ from cofuse.images import Stack
 
 __all__ = [
     "IN_MEMORY_BYTES",
+    "inspect_file",
     "read_alpha",
     "read_alphas",
     "read_image",
@@ -63,6 +64,11 @@ def read_image(path: PathLike, *, raw_mode: RawMode = "display") -> Pixels:
         The file is missing, damaged, or of a kind that is not read.
     """
     return _inspect([Path(path)], all_pages=False, raw_mode=raw_mode)[0].decode()
+
+
+def inspect_file(path: PathLike) -> list[Picture]:
+    """Read the headers of all pictures in one file; nothing is decoded yet."""
+    return _inspect([Path(path)], all_pages=True)
 
 
 def read_alpha(path: PathLike) -> Pixels | None:
@@ -123,7 +129,8 @@ def read_stack(
     kept: Sequence[Callable[[], Pixels]] = readers
     if total <= IN_MEMORY_BYTES:
         kept = [functools.cache(reader) for reader in readers]
-    return Stack(kept, white=white, names=_short_names([p.label for p in pictures]))
+    names = _short_names([p.label for p in pictures])
+    return Stack(kept, white=white, names=names, concurrent=True)
 
 
 def _check_agreement(pictures: list[Picture]) -> None:

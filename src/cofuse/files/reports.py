@@ -99,6 +99,7 @@ def fusion_report(
             "white": stack.white,
         },
         "output": output,
+        "device": fusion.device,
         "sigma": fusion.sigma,
         "sigma_estimated": fusion.sigma_estimated,
         "shares": _shares(fusion, stack),

@@ -94,6 +94,9 @@ class Fusing:
         Frames that neighbouring slabs share.
     max_memory
         Memory to stay below, for example 2GB; default a safe share of what is free.
+    device
+        Where to run the model of the preset auto: cpu, cuda for an NVIDIA GPU, mps for a Mac's, or
+        auto for a GPU with CUDA if there is one and it is worth its while.
     """
 
     preset: str = "auto"
@@ -104,6 +107,7 @@ class Fusing:
     slab: int | None = None
     slab_overlap: int = 0
     max_memory: str | None = None
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
 
 
 @dataclass(frozen=True)

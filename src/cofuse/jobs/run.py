@@ -23,6 +23,7 @@ from cofuse.images import Fusion, Pixels, Stack
 from cofuse.jobs.aligned_frames import check_folder, write_aligned
 from cofuse.jobs.frames import (
     Frames,
+    Held,
     alpha_of,
     chosen_alpha,
     mend_hot_pixels,
@@ -49,14 +50,17 @@ from cofuse.jobs.placing import (
 )
 from cofuse.jobs.settings import check_settings, check_size, chosen_settings, noise_level
 from cofuse.jobs.slabs import check_slabs, fuse_slabs, new_slabs
-from cofuse.memory import format_size, parse_size
+from cofuse.memory import format_size, parse_size, used_memory
 from cofuse.planning import Work, estimate_seconds, plan_fusion
-from cofuse.progress import ProgressCallback, silent
+from cofuse.progress import Preview, ProgressCallback, silent
 
 if TYPE_CHECKING:
     from cofuse.depth import Depth
 
 __all__ = ["Job", "Outcome", "Plan"]
+
+#: Bytes of the program with all libraries, and frames in the making while others are held.
+_PROGRAM, _READING = 250_000_000, 5
 
 
 @dataclass(frozen=True)
@@ -172,10 +176,13 @@ class Job:
         self.seconds[what] = time.perf_counter() - start
 
     def _work(self, stack: Stack) -> Work:
-        return Work(stack.shape, stack.dtype, len(stack), self.settings.method)
+        restores = self.sigma != 0 and self.request.fusing.denoise > 0
+        return Work(stack.shape, stack.dtype, len(stack), self.settings.method, restores=restores)
 
-    def run(self, progress: ProgressCallback = silent) -> Outcome:
-        """Do the work and write the results."""
+    def run(
+        self, progress: ProgressCallback = silent, *, preview: Preview | None = None
+    ) -> Outcome:
+        """Do the work and write the results; ``preview`` as in `fuse`, but not for slabs."""
         start = time.perf_counter()
         request = self.request
         with new_slabs(request) as slabs, self.prepared(progress) as (stack, alignment, hot):
@@ -183,7 +190,7 @@ class Job:
             if request.fusing.slab is not None:
                 fusion = fuse_slabs(self, stack, slabs, progress)
             else:
-                fusion = self.fuse(stack, progress)
+                fusion = self.fuse(stack, progress, preview=preview)
             with self._timed("depth"):
                 depth = self._depth(stack, fusion, alignment, progress)
         with self._timed("writing"):
@@ -207,8 +214,10 @@ class Job:
 
     def align_only(self, progress: ProgressCallback = silent) -> Alignment:
         """Write the aligned frames and do no more."""
-        stack, alignment, _ = self._in_place(progress)
+        held = self._held()
+        stack, alignment, _ = self._in_place(held.stack, progress)
         assert alignment is not None, "checked at the start"
+        held.let_go()
         write_aligned(self, stack, alignment, progress)
         self._save_transforms(alignment)
         return alignment
@@ -216,17 +225,27 @@ class Job:
     @contextmanager
     def prepared(self, progress: ProgressCallback) -> Iterator[tuple[Stack, Alignment | None, int]]:
         """Mend and align the frames, and keep them at hand."""
-        stack, alignment, hot = self._in_place(progress)
+        held = self._held()
+        stack, alignment, hot = self._in_place(held.stack, progress)
         plan = plan_fusion(self._work(stack), max_memory=self.ceiling)
+        held.let_go()
         with ExitStack() as shelf:
             with self._timed("reading"):
                 kept = shelf.enter_context(stack.kept(sys.maxsize if plan.keep_frames else 0))
             yield kept, alignment, hot
 
-    def _in_place(self, progress: ProgressCallback) -> tuple[Stack, Alignment | None, int]:
-        """Mend and align the frames: the stack, how it lies, and how many pixels were hot."""
+    def _held(self) -> Held:
+        """Hold decoded frames in the memory that fusing will need and nothing needs before."""
+        stack = self.frames.stack
+        reading = max(used_memory(), _PROGRAM) + _READING * stack.frame_bytes
+        return Held(stack, self.plan.memory - reading)
+
+    def _in_place(
+        self, stack: Stack, progress: ProgressCallback
+    ) -> tuple[Stack, Alignment | None, int]:
+        """Mend and align frames: the stack, how it lies, and how many pixels were hot."""
         reading, aligning = self.request.reading, self.request.aligning
-        stack, hot = self.frames.stack, 0
+        hot = 0
         if reading.hot_pixels == "auto":
             with self._timed("hot pixels"):
                 stack, hot = mend_hot_pixels(stack, progress)
@@ -239,7 +258,12 @@ class Job:
         return aligned(stack, alignment, crop=aligning.crop), alignment, hot
 
     def fuse(
-        self, stack: Stack, progress: ProgressCallback, *, sigma: float | None = None
+        self,
+        stack: Stack,
+        progress: ProgressCallback,
+        *,
+        sigma: float | None = None,
+        preview: Preview | None = None,
     ) -> Fusion:
         """Fuse frames as asked."""
         fusing = self.request.fusing
@@ -250,7 +274,9 @@ class Job:
             preset=self.settings,
             operator=fusing.operator,
             max_memory=self.ceiling,
+            device=fusing.device,
             progress=progress,
+            preview=preview,
         )
 
     @cached_property

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import Any, get_args, get_type_hints
 
+from cofuse.devices import resolve_device
 from cofuse.errors import CofuseError
 from cofuse.jobs.options import Fusing
 from cofuse.joint import load_model
@@ -62,7 +63,14 @@ def check_settings(settings: FusionSettings, fusing: Fusing) -> None:
     """Refuse, before frames are looked for, what `fuse` would refuse after they were aligned."""
     if not 0 <= fusing.denoise <= 1:
         raise CofuseError(f"denoise is {fusing.denoise}; expected a number from 0 to 1")
+    if settings.method != "joint" and fusing.device not in ("auto", "cpu"):
+        raise CofuseError(
+            f"device {fusing.device} was asked for, but only the preset auto runs on devices; use "
+            "it, or --device cpu"
+        )
     if settings.method == "joint":
+        if fusing.device != "auto":
+            resolve_device(fusing.device)
         if fusing.operator is not None:
             raise CofuseError(
                 "an operator was given, but the joint model has filters of its own; use operators "

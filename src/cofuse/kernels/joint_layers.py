@@ -157,9 +157,9 @@ def _to_enlarge(piece: Piece, want: Spans) -> tuple[Floats, int, int]:
 
 
 def pack_analysis(filters: Floats) -> Floats:
-    """Filters (h, 8, 8) as (groups of 4, rows, column parity, 4, 4)."""
-    apart = filters.reshape(-1, 4, 8, 4, 2).transpose(0, 2, 4, 1, 3)
-    return np.ascontiguousarray(apart, np.float32)
+    """Filters (h, 8, 8) as (groups of 4, rows, 4, 8), the taps of even columns first."""
+    apart = filters.reshape(-1, 4, 8, 4, 2).transpose(0, 2, 1, 4, 3)
+    return np.ascontiguousarray(apart.reshape(len(apart), 8, 4, 8), np.float32)
 
 
 def pack_detail(filters: Floats) -> Floats:
@@ -168,10 +168,11 @@ def pack_detail(filters: Floats) -> Floats:
 
 
 def pack_threes(weight: Floats) -> Floats:
-    """Filters (o, c, 3, 3) as (groups of 4 outputs, rows, pairs of channels, 4, 6)."""
+    """Filters (o, c, 3, 3) as (groups of 4 outputs, channels, 4, 9)."""
     outputs, channels = weight.shape[:2]
-    apart = weight.reshape(outputs // 4, 4, channels // 2, 2, 3, 3).transpose(0, 4, 2, 1, 3, 5)
-    return np.ascontiguousarray(apart.reshape(outputs // 4, 3, channels // 2, 4, 6))
+    return np.ascontiguousarray(
+        weight.reshape(outputs // 4, 4, channels, 9).transpose(0, 2, 1, 3), np.float32
+    )
 
 
 def pack_fours(weight: Floats) -> Floats:

@@ -8,7 +8,7 @@ see: what it says of such a frame is a guess. A plain look at energy and brightn
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from cofuse.joint_fusion import BLOCK, PlaneReader
 from cofuse.memory import Shelf
 from cofuse.methods.run import Levels
 
-__all__ = ["Fitness", "judge_frames"]
+__all__ = ["OTHER_LEVELS", "OTHER_SHARE", "Fitness", "judge_frames", "judge_measured"]
 
 #: A frame is unfit where it has less than this share of the gradient energy of the sharpest. An
 #: edge spread evenly over w pixels keeps 1/w of its energy: this is one spread over fifty.
@@ -36,7 +36,7 @@ _CHANCE = 0.08
 _ALIKE_SHARE, _ALIKE_LEVELS = 0.25, 8.0
 #: A frame unlike the others in brightness over half of the picture, by more than this share of it
 #: and this many grey levels, shows another scene or none.
-_OTHER_SHARE, _OTHER_LEVELS = 0.25, 8.0
+OTHER_SHARE, OTHER_LEVELS = 0.25, 8.0
 #: Pixels of a frame that are measured at a time, and rows of blocks that are compared.
 _BAND_PIXELS, _COMPARED_ROWS = 1 << 21, 16
 
@@ -69,28 +69,46 @@ def judge_frames(
     ``white`` its value of white. A frame that is ruled out as a whole is named in a warning. What
     is measured of the frames is kept ``in_memory`` or in a temporary file.
     """
+    measures = (_measure(reader, shape) for reader in readers)
+    return judge_measured(measures, shape, sigma, names, white=white, in_memory=in_memory)
+
+
+def judge_measured(
+    measures: Iterable[tuple[Blocks, Blocks]],
+    shape: tuple[int, int],
+    sigma: Levels,
+    names: Sequence[str],
+    *,
+    white: float = 255.0,
+    in_memory: bool = True,
+    others: Sequence[int] | None = None,
+) -> Fitness:
+    """Judge frames by the gradient energy and mean of their blocks; see `judge_frames`.
+
+    ``others`` are frames of other brightness, if they have been found already.
+    """
+    count = len(sigma)
     blocks = -(-shape[0] // BLOCK), -(-shape[1] // BLOCK)
     if min(shape) <= 3 * BLOCK:
-        return Fitness(np.zeros((len(readers), *blocks), np.bool_))
+        return Fitness(np.zeros((count, *blocks), np.bool_))
     noise = np.float32(4.0) * np.square(np.asarray(sigma, np.float32))
     # Energy over a window, and brightness: two pictures of every frame.
-    with Shelf(2 * len(readers), blocks, np.float32, in_memory=in_memory) as measured:
-        for number, reader in enumerate(readers):
-            energy, mean = _measure(reader, shape)
+    with Shelf(2 * count, blocks, np.float32, in_memory=in_memory) as measured:
+        for number, (energy, mean) in enumerate(measures):
             measured.write(2 * number, _windowed(energy))
             measured.write(2 * number + 1, mean)
         unfit, least = _blurred(measured, noise, white)
-        if len(readers) == 2:
+        if count == 2:
             # Pairs are often made from one picture with a mask, which seldom reaches the very
             # rim: there energy tells nothing.
             unfit[:, [0, -1]] = unfit[:, :, [0, -1]] = False
         else:
-            for number in _of_other_brightness(measured):
+            for number in _of_other_brightness(measured) if others is None else others:
                 unfit[number] = True
                 warnings.warn(
                     f"{names[number]} differs from the other frames in brightness nearly "
                     "everywhere; it is left out",
-                    stacklevel=2,
+                    stacklevel=3,
                 )
     # Where every frame is out, as when most are of other scenes, the model decides after all.
     unfit[:, unfit.all(axis=0)] = False
@@ -131,7 +149,7 @@ def _of_other_brightness(measured: Shelf) -> list[int]:
     for top in range(0, len(usual), _COMPARED_ROWS):
         rows = slice(top, top + _COMPARED_ROWS)
         usual[rows] = np.median([measured.read(2 * number + 1, rows) for number in frames], axis=0)
-    allowed = _OTHER_SHARE * np.abs(usual) + _OTHER_LEVELS
+    allowed = OTHER_SHARE * np.abs(usual) + OTHER_LEVELS
 
     def apart(number: int) -> float:
         return float(np.median(np.abs(measured.read(2 * number + 1) - usual) / allowed))
@@ -149,15 +167,13 @@ def _windowed(values: Blocks) -> Blocks:
 
 def _measure(reader: PlaneReader, shape: tuple[int, int]) -> tuple[Blocks, Blocks]:
     """Gradient energy and mean of every block of a frame's first plane."""
+    from cofuse.kernels.pictures import block_energies
+
     energies, means = [], []
     for rows in _bands(shape):
-        plane = reader(rows, slice(0, shape[1]))[..., 0]
-        padded = np.pad(plane, ((0, -plane.shape[0] % BLOCK), (0, -shape[1] % BLOCK)), mode="edge")
-        blocks = padded.reshape(padded.shape[0] // BLOCK, BLOCK, -1, BLOCK)
-        across = np.square(np.diff(blocks, axis=3)).mean(axis=(1, 3))
-        down = np.square(np.diff(blocks, axis=1)).mean(axis=(1, 3))
-        energies.append(across + down)
-        means.append(blocks.mean(axis=(1, 3)))
+        energy, mean = block_energies(reader(rows, slice(0, shape[1]))[..., 0], BLOCK)
+        energies.append(energy)
+        means.append(mean)
     # Blur that ran into a black surround leaves a strong edge around a frame, but no detail.
     energy = np.pad(np.concatenate(energies)[1:-1, 1:-1], 1, mode="edge")
     return energy, np.concatenate(means)

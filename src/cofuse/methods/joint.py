@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cofuse import joint_fusion
 from cofuse.camera_noise import StackNoise, estimate_stack_noise
-from cofuse.images import Fusion, Pixels, from_opponent, luminance, to_opponent
-from cofuse.joint import JointModel, load_model
+from cofuse.images import (
+    Fusion,
+    Pixels,
+    Stack,
+    from_opponent,
+    luminance_weights,
+    to_opponent,
+)
+from cofuse.joint import BANDS, JointModel, load_model
 from cofuse.joint_fusion import JointResult, PlaneReader, fuse_tiles
+from cofuse.joint_look import LOOK_SCALE, LikelyFrames, likely_frames
 from cofuse.memory import Shelf
 from cofuse.methods.fitness import Fitness, judge_frames
 from cofuse.methods.focus import can_tell_focus, focus_of, out_of_focus_blocks
+from cofuse.methods.joint_device import weigh_on_device
 from cofuse.methods.run import Levels, Run
 from cofuse.noise import CLEAN_BELOW
+from cofuse.progress import Progress
 from cofuse.selection import (
     Choice,
     compose,
     compose_with,
     picture_scale,
-    reduce,
     remove_small_regions,
     spread_choice,
 )
@@ -84,7 +96,7 @@ class JointRun(Run):
         shape = stack.height, stack.width, levels.shape[1]
         mixed = restored = image = None
         if strength < 1 and copied is None:
-            mixed = Shelf(1, shape, np.float32, in_memory=self.plan.keep_pictures)
+            mixed = Shelf(1, stack.shape, stack.dtype, in_memory=self.plan.keep_pictures)
             shelves.enter_context(mixed)
         if 0 < strength < 1:
             restored = shelves.enter_context(Shelf(1, shape, np.float32, in_memory=False))
@@ -93,7 +105,10 @@ class JointRun(Run):
 
         def take(here: tuple[slice, slice], part: JointResult) -> None:
             if mixed is not None:
-                mixed.write(0, part.mixed, *here)
+                pixels = stack.from_levels(model_of_noise.restore(from_opponent(part.mixed)))
+                mixed.write(0, pixels, *here)
+                if self.preview is not None:
+                    self.preview(*here, pixels)
             if part.restored is not None:
                 planes = np.ascontiguousarray(part.restored)
                 if restored is not None:
@@ -101,14 +116,25 @@ class JointRun(Run):
                 if image is not None:
                     levels = model_of_noise.restore_mean(from_opponent(planes))
                     image[here] = stack.from_levels(levels)
+                    if self.preview is not None:
+                        self.preview(*here, image[here])
 
-        readers = [self.reader(k, noise) for k in range(len(stack))]
-        choice = self.weigh(model, readers, levels, take, restore=strength > 0, copy=strength < 1)
+        copy, restore = strength < 1, strength > 0
+        if self.device == "cpu":
+            readers = [self.reader(k, noise) for k in range(len(stack))]
+            first = self.first_planes(noise)
+            choice = self.weigh(
+                model, readers, levels, take, first=first, restore=restore, copy=copy
+            )
+        else:
+            choice = weigh_on_device(
+                self, model, noise, levels, take, image, restore=restore, copy=copy
+            )
         with self.stage("composition"):
             choice = self.clean_up(choice)
             if mixed is not None:
-                rows = _MixedRows(mixed, noise)
                 frames = self.each_frame("composition", stack.__getitem__)
+                rows = _LevelRows(stack, mixed)
                 copied = compose_with(stack, frames, choice.index, rows, seam=self.settings.seam)
             if image is None:
                 assert copied is not None, "what is not all restored is copied"
@@ -128,24 +154,27 @@ class JointRun(Run):
         readers: list[PlaneReader],
         levels: NDArray[np.float64],
         take: Taker | None = None,
-        shape: tuple[int, int] | None = None,
         *,
+        first: list[PlaneReader],
+        scale: int = 1,
         restore: bool,
         copy: bool = True,
     ) -> Choice:
-        """Run the model on frames, none of them used where it cannot be right.
+        """Run the model on frames made ``scale`` times smaller, none used where it cannot be right.
+
+        ``first`` reads no more than the first plane of every frame.
 
         Where pixels are going to be copied one frame must be right: where the model cannot tell,
         they are held to the depth. What is only restored is a mixture, to which all of them add.
         """
-        shape = shape or (self.stack.height, self.stack.width)
+        shape = -(-self.stack.height // scale), -(-self.stack.width // scale)
         index = np.empty(shape, np.uint8 if len(readers) <= 256 else np.uint16)
         confidence = np.empty(shape, np.float32)
         with self.stage("fusion"):
-            unfit = None
+            unfit = likely = None
             if len(readers) > 1:
                 fitness = judge_frames(
-                    readers,
+                    first,
                     shape,
                     levels[:, 0].astype(np.float32),
                     self.stack.names,
@@ -156,6 +185,8 @@ class JointRun(Run):
                 unfit = fitness.unfit
                 if copy and can_tell_focus(self.stack):
                     unfit = self.held_to_focus(fitness, shape)
+                if not restore and math.prod(shape) >= joint_fusion.LARGE:
+                    likely = self.looked_at(model, levels, shape, scale * LOOK_SCALE, unfit)
             tiles = fuse_tiles(
                 model,
                 readers,
@@ -164,6 +195,11 @@ class JointRun(Run):
                 restore=restore,
                 weights=self.settings.weights,
                 unfit=unfit,
+                looks=first,
+                likely=likely,
+                # Nobody will tell bands apart along the seams of a large picture, but everybody
+                # what they cost.
+                bands=BANDS if likely is None else 1,
                 keep_planes=self.plan.keep_planes,
                 keep_scores=self.plan.keep_scores,
                 progress=self.progress,
@@ -176,7 +212,11 @@ class JointRun(Run):
 
     def held_to_focus(self, fitness: Fitness, shape: tuple[int, int]) -> NDArray[np.bool_]:
         """Where frames must not be used, being unfit or too far from the depth."""
-        depth = focus_of(self.stack, self.progress)
+
+        def report(progress: Progress) -> None:
+            self.progress(replace(progress, stage="focus"))
+
+        depth = focus_of(self.stack, report)
         if depth is None:
             return fitness.unfit
         far = out_of_focus_blocks(depth, shape, everywhere=fitness.is_beyond_model)
@@ -194,22 +234,16 @@ class JointRun(Run):
         the model has learned from; made smaller they are not.
         """
         stack, settings = self.stack, self.settings
-        shape = -(-stack.height // scale), -(-stack.width // scale)
+        readers = [self.small_reader(number, scale) for number in range(len(stack))]
 
-        def reader(number: int) -> PlaneReader:
-            cut = stack.part_reader(number)
+        def show(here: tuple[slice, slice], part: JointResult) -> None:
+            if self.preview is not None:
+                rows, columns = (slice(s.start * scale, s.stop * scale) for s in here)
+                self.preview(rows, columns, self.pixels_of(part.index, (rows, columns), scale))
 
-            def read(rows: slice, columns: slice) -> Levels:
-                part = cut(
-                    slice(rows.start * scale, rows.stop * scale),
-                    slice(columns.start * scale, columns.stop * scale),
-                )
-                return reduce(luminance(stack.to_levels(part)), scale)[..., None]
-
-            return read
-
-        readers = [reader(number) for number in range(len(stack))]
-        choice = self.weigh(model, readers, levels[:, :1] / scale, shape=shape, restore=False)
+        choice = self.weigh(
+            model, readers, levels[:, :1] / scale, show, first=readers, scale=scale, restore=False
+        )
         with self.stage("composition"):
             choice = self.clean_up(choice)
             choice = spread_choice(choice, scale, (stack.height, stack.width), len(stack))
@@ -219,11 +253,68 @@ class JointRun(Run):
             image = compose(stack, frames, choice.index, seam=seam)
         return image, choice
 
+    def pixels_of(self, index: NDArray[Any], here: tuple[slice, slice], scale: int) -> Pixels:
+        """Copy rows and columns by a choice made on frames so many times smaller."""
+        from cofuse.kernels.pictures import copy_chosen
+
+        parts = {int(k): self.stack.part_reader(int(k))(*here) for k in np.unique(index)}
+        pixels = np.empty_like(next(iter(parts.values())))
+        large = index.repeat(scale, axis=0).repeat(scale, axis=1)
+        large = np.ascontiguousarray(large[: pixels.shape[0], : pixels.shape[1]])
+        for number, part in parts.items():
+            copy_chosen(part, large, number, pixels)
+        return pixels
+
     def clean_up(self, choice: Choice) -> Choice:
         """Take specks out of the choice."""
         fair_share = choice.index.size / len(self.stack)
         smallest = round(self.settings.smallest_region * fair_share)
         return remove_small_regions(choice, smallest, only_specks=True)
+
+    def looked_at(
+        self,
+        model: JointModel,
+        levels: NDArray[np.float64],
+        shape: tuple[int, int],
+        scale: int,
+        unfit: NDArray[np.bool_],
+    ) -> LikelyFrames:
+        """Find which frames are likely where; ``shape`` is that of the frames to be weighed."""
+        readers = [self.small_reader(number, scale) for number in range(len(self.stack))]
+        small = -(-shape[0] // LOOK_SCALE), -(-shape[1] // LOOK_SCALE)
+        return likely_frames(
+            model, readers, small, levels[:, :1] / LOOK_SCALE, unfit=unfit, progress=self.progress
+        )
+
+    def small_reader(self, number: int, scale: int) -> PlaneReader:
+        """Read parts of a frame's luminance, made smaller."""
+        from cofuse.kernels.pictures import luminance_means
+
+        cut, weights = self.stack.part_reader(number), luminance_weights(self.stack)
+
+        def read(rows: slice, columns: slice) -> Levels:
+            part = cut(
+                slice(rows.start * scale, rows.stop * scale),
+                slice(columns.start * scale, columns.stop * scale),
+            )
+            return luminance_means(part, weights, scale)[..., None]
+
+        return read
+
+    def first_planes(self, noise: StackNoise) -> list[PlaneReader]:
+        """Read parts of the first of the planes that `reader` reads."""
+        from cofuse.kernels.pictures import luminance_means
+
+        if noise.model.gain > 0:
+            return [self.reader(number, noise) for number in range(len(self.stack))]
+        channels = 3 if self.stack.is_colour else 1
+        weights = [255.0 / self.stack.white / math.sqrt(channels)] * channels
+
+        def reader(number: int) -> PlaneReader:
+            cut = self.stack.part_reader(number)
+            return lambda rows, columns: luminance_means(cut(rows, columns), weights)[..., None]
+
+        return [reader(number) for number in range(len(self.stack))]
 
     def reader(self, number: int, noise: StackNoise) -> PlaneReader:
         """Read parts of a frame as planes in which the noise is white."""
@@ -237,14 +328,14 @@ class JointRun(Run):
 
 
 @dataclass(frozen=True)
-class _MixedRows:
-    """The mixture in grey levels, by rows."""
+class _LevelRows:
+    """A picture on a shelf in grey levels, by rows."""
 
-    mixed: Shelf
-    noise: StackNoise
+    stack: Stack
+    pictures: Shelf
 
     def __getitem__(self, rows: slice) -> Levels:
-        return self.noise.model.restore(from_opponent(self.mixed.read(0, rows)))
+        return self.stack.to_levels(self.pictures.read(0, rows))
 
 
 def noise_of_frames(noise: StackNoise) -> NDArray[np.float64]:

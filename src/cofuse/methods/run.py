@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cofuse.images import Fusion, Pixels, Stack, from_opponent, to_opponent
 from cofuse.noise import noise_to_remove
 from cofuse.planning import Plan
-from cofuse.progress import Progress, ProgressCallback, SolverTrace
+from cofuse.progress import Preview, Progress, ProgressCallback, SolverTrace
 from cofuse.selection import Choice
 from cofuse.settings import FusionSettings
 
@@ -34,6 +34,10 @@ class Run:
     sigma: float = 0.0
     trace: dict[str, SolverTrace] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    #: Where the joint model works, as `resolve_device` says.
+    device: str = "cpu"
+    #: Told of every part of the picture as soon as it is there; seams may change after that.
+    preview: Preview | None = None
 
     def find_noise(self, sigma: float | None) -> None:
         """Take the noise level as given, or estimate it."""
@@ -53,6 +57,7 @@ class Run:
             estimated,
             self.trace,
             self.seconds,
+            device=self.device,
         )
 
     def by_plane(self, stage: str, levels: Levels, work: Callable[[Levels, str], Levels]) -> Pixels:

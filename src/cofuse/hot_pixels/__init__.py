@@ -7,6 +7,7 @@ frames and spread in others.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,29 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
+from cofuse.hot_pixels.looking import ROWS, TILE, Levels, noise_of, spikes, stand_out, tiles
 from cofuse.images import Pixels, Stack
 from cofuse.progress import Progress, ProgressCallback, silent
 
 __all__ = ["HotPixels", "find_hot_pixels", "without_hot_pixels"]
 
-Levels = NDArray[np.float32]
-
-#: Robust standard deviations from the neighbours' median at which a pixel is stuck, and at which
-#: the pixels beside it belong to it: demosaicing spreads one over 3 x 3.
-_STUCK, _BESIDE = 8.0, 4.0
+#: Robust standard deviations from the neighbours' median at which a pixel is stuck.
+_STUCK = 8.0
 #: With two frames there is little to tell by: so many times more is asked.
 _OF_TWO = 2.0
 #: Share of the frames in which it must stand out, and of its largest excess that the smallest is.
 _ALWAYS, _STEADY = 0.8, 0.5
-#: Texture counts as noise: as many times the mean excess of the pixels around.
-_TEXTURE = 1.5
-#: Share of its excess that the pixels beside it, or the other colours, have at most.
-_SPREAD = 0.2
-#: Grey levels by which it must stand out: compression makes steps of less.
-_VISIBLE = 6.0
-#: Rows looked at together, rows beyond that they depend on; number and rows of the strips that
-#: noise is measured on.
-_ROWS, _HALO, _STRIPS, _STRIP = 256, 8, 12, 16
+#: Share of the tiles from which on all is looked at instead.
+_MANY_TILES = 0.25
 #: What is kept of a place: times it stood out, above less below, and as a spike; its excess.
 _TALLY = np.dtype(
     [("times", np.float32), ("spikes", np.float32), ("least", np.float32), ("most", np.float32)]
@@ -81,8 +73,9 @@ def find_hot_pixels(
     """Find the pixels that stand out from their neighbours in nearly every frame.
 
     The frames must be as the sensor took them: not aligned, turned or made smaller. In one frame
-    alone nothing is found, for nothing tells a stuck pixel from a speck. Each frame is read once;
-    what is kept does not grow with their number.
+    alone nothing is found, for nothing tells a stuck pixel from a speck. Frames are read in turn
+    until no pixel is left that could be stuck, and once more if some are; what is kept does not
+    grow with their number.
 
     Parameters
     ----------
@@ -99,11 +92,14 @@ def find_hot_pixels(
     if count == 2:
         threshold *= _OF_TWO
     # A place that is missed in more frames than this cannot be stuck.
-    misses = int(count * (1.0 - _ALWAYS))
-    places = np.empty(0, np.intp)
-    tally = np.empty(0, _TALLY)
-    for number, frame in enumerate(stack) if count > 1 else ():
-        now, excess, spike = _stand_out(stack, frame, threshold)
+    misses = count - math.ceil(_ALWAYS * count)
+    nothing = np.empty(0, np.intp)
+    lasting = _lasting_spikes(stack, threshold, misses, progress) if count > 1 else nothing
+    # All that stands out around them, which tells what belongs to them, or they to.
+    boxes = tiles(lasting, stack.shape, _LARGEST_GROUP + 1)
+    places, tally = nothing, np.empty(0, _TALLY)
+    for number, frame in enumerate(stack if boxes else ()):
+        now, excess, spike = stand_out(stack, frame, noise_of(stack, frame), threshold, boxes)
         if number <= misses:
             known = np.union1d(places, now)
             larger = np.zeros(len(known), _TALLY)
@@ -118,10 +114,12 @@ def find_hot_pixels(
         tally["spikes"][rows] += np.sign(excess) * spike
         tally["least"][rows] = np.minimum(tally["least"][rows], np.abs(excess))
         tally["most"][rows] = np.maximum(tally["most"][rows], np.abs(excess))
-        progress(Progress("hot pixels", number + 1, count))
+    progress(Progress("hot pixels", count, count))
     often = np.abs(tally["times"]) >= _ALWAYS * count
     stuck = np.abs(tally["spikes"]) >= _ALWAYS * count
     stuck &= tally["least"] >= _STEADY * tally["most"]
+    if not stuck.any():
+        return HotPixels(nothing, nothing, nothing, stack.shape)
     return _grouped(places[often], tally["least"][often], stuck[often], stack.shape)
 
 
@@ -138,16 +136,14 @@ def without_hot_pixels(stack: Stack, found: HotPixels) -> Stack:
     if not len(found):
         return stack
     readers = [partial(_cleaned, stack, number, found) for number in range(len(stack))]
-    return Stack(readers, white=stack.white, names=stack.names)
+    return stack.made_into(readers)
 
 
 def _cleaned(stack: Stack, number: int, found: HotPixels) -> Pixels:
     """Read a frame and replace its stuck pixels."""
     frame = stack[number]
     planes = frame.reshape(*frame.shape[:2], -1)
-    bad = np.zeros(planes.shape, np.bool_)
     where = found.rows, found.columns, found.channels
-    bad[where] = True
     steps = np.arange(-2, 3)
     rows = found.rows[:, None, None] + steps[:, None]
     columns = found.columns[:, None, None] + steps
@@ -157,7 +153,9 @@ def _cleaned(stack: Stack, number: int, found: HotPixels) -> Pixels:
         np.clip(columns, 0, planes.shape[1] - 1),
         found.channels[:, None, None],
     )
-    values = np.where(outside | bad[around], np.nan, planes[around].astype(np.float64))
+    near, bad = (np.ravel_multi_index(place, planes.shape) for place in (around, where))
+    outside |= np.isin(near, bad)  # of no use either
+    values = np.where(outside, np.nan, planes[around].astype(np.float64))
     values = values.reshape(len(found), -1)
     good = ~np.isnan(values).all(axis=1)
     middle = np.nanmedian(values[good], axis=1)
@@ -167,77 +165,44 @@ def _cleaned(stack: Stack, number: int, found: HotPixels) -> Pixels:
     return result.reshape(frame.shape)
 
 
-def _stand_out(
-    stack: Stack, frame: Pixels, threshold: float
-) -> tuple[NDArray[np.intp], Levels, NDArray[np.bool_]]:
-    """Return places of values unlike those around, their excess, and whether they are spikes."""
-    planes = frame.reshape(*frame.shape[:2], -1)
-    starts = np.linspace(0, max(len(planes) - _STRIP, 0), _STRIPS).astype(int)
-    strips = [np.abs(_excess(stack, planes[top : top + _STRIP])) for top in np.unique(starts)]
-    strip = np.concatenate([part.reshape(-1, planes.shape[2]) for part in strips])
-    noise = 1.4826 * np.median(strip[:: max(len(strip) // 100_000, 1)], axis=0)
-    # Rounding hides noise of less than a step.
-    noise += 255.0 / stack.white / 12.0**0.5 if stack.dtype.kind == "u" else 1e-3
-    found = []
-    for top in range(0, len(planes), _ROWS):
-        first = max(top - _HALO, 0)
-        excess = _excess(stack, planes[first : top + _ROWS + _HALO])
-        strength = _strength(excess, noise.astype(np.float32))
-        inner = strength[top - first : top - first + _ROWS] > _BESIDE
-        here = np.flatnonzero(inner) + (top - first) * planes[0].size
-        spike = (strength.ravel()[here] > threshold) & _is_spike(excess, here)
-        found.append((here + first * planes[0].size, excess.ravel()[here], spike))
-    places, excesses, spikes = (np.concatenate(part) for part in zip(*found, strict=True))
-    return places, excesses, spikes
+def _lasting_spikes(
+    stack: Stack, threshold: float, misses: int, progress: ProgressCallback
+) -> NDArray[np.intp]:
+    """Return places that are spikes, of one sign, in all frames but ``misses`` at most.
 
-
-def _excess(stack: Stack, planes: Pixels) -> Levels:
-    """By how many grey levels every value exceeds the median around it."""
-    import cv2
-
-    # A patch of 3 x 3 is less than half of 5 x 5: the median does not see it.
-    values = planes.astype(np.float32) if planes.dtype == np.float64 else planes
-    usual = cv2.medianBlur(np.ascontiguousarray(values), 5).reshape(planes.shape)
-    return stack.to_levels(values) - stack.to_levels(usual)
-
-
-def _strength(excess: Levels, noise: Levels) -> Levels:
-    """Excess in standard deviations of the noise, or of the texture if that is stronger."""
-    import cv2
-
-    border = cv2.BORDER_REFLECT
-    size = np.abs(excess)
-    wide = cv2.boxFilter(size, -1, (9, 9), normalize=False, borderType=border)
-    near = cv2.boxFilter(size, -1, (3, 3), normalize=False, borderType=border)
-    # Of the pixels around, but not those beside, which belong to it.
-    texture = (wide - near).reshape(size.shape)
-    texture *= np.float32(_TEXTURE / 72.0)
-    size /= np.maximum(texture, noise, out=texture)
-    return size
-
-
-def _is_spike(excess: Levels, here: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Tell whether values at flat places are visible, and of a shape that no lens makes.
-
-    A lens spreads a point over its neighbours, in all colours. A stuck pixel of a grey sensor has
-    no neighbours, one under a coloured filter is of its colour.
+    The first frames are looked at whole. Few of their spikes are any in the next frame, and soon
+    there is nothing left to look at.
     """
-    rows, columns, channels = np.unravel_index(here, excess.shape)
-    size = np.abs(excess[rows, columns, channels])
-    beside = np.zeros_like(size)
-    for down, right in ((0, 1), (1, 0), (0, -1), (-1, 0)):
-        # At the rim the neighbour on the other side counts twice.
-        inside_y = (rows + down >= 0) & (rows + down < excess.shape[0])
-        inside_x = (columns + right >= 0) & (columns + right < excess.shape[1])
-        row = np.where(inside_y, rows + down, rows - down) % excess.shape[0]
-        column = np.where(inside_x, columns + right, columns - right) % excess.shape[1]
-        beside += excess[row, column, channels] / 4.0
-    alone = np.abs(beside) < _SPREAD * size
-    if excess.shape[2] == 3:
-        colours = np.abs(excess[rows, columns])
-        np.put_along_axis(colours, channels[:, None], 0.0, axis=1)
-        alone |= colours.max(axis=1) < _SPREAD * size
-    return alone & (size > _VISIBLE)
+    count, height, width = len(stack), stack.height, stack.width
+    whole = [(top, min(top + ROWS, height), 0, width) for top in range(0, height, ROWS)]
+    most_tiles = _MANY_TILES * height * width / TILE**2
+    places, times = np.empty(0, np.intp), np.empty(0, np.int16)
+    boxes = whole
+    with stack.ahead(stack.__getitem__, most=1) as frames:
+        for number, frame in enumerate(frames):
+            noise = noise_of(stack, frame)
+            found = [spikes(stack, frame, noise, threshold, box) for box in boxes]
+            now, sign = (np.concatenate(part) for part in zip(*found, strict=True))
+            order = np.argsort(now)
+            now, sign = now[order], sign[order]
+            if number <= misses:
+                known = np.union1d(places, now)
+                larger = np.zeros(len(known), np.int16)
+                larger[np.searchsorted(known, places)] = times
+                places, times = known, larger
+            else:
+                old = np.isin(now, places, assume_unique=True)
+                now, sign = now[old], sign[old]
+            times[np.searchsorted(places, now)] += sign
+            hopeful = np.abs(times) + (count - 1 - number) >= count - misses
+            places, times = places[hopeful], times[hopeful]
+            progress(Progress("hot pixels", number + 1, count))
+            if number >= misses:
+                boxes = tiles(places, stack.shape, 0)
+                boxes = whole if len(boxes) > most_tiles else boxes
+            if not boxes:
+                break
+    return places
 
 
 def _grouped(

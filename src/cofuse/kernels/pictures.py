@@ -1,0 +1,129 @@
+"""Compiled passes over whole frames in their own pixels: a look at them, and copies out of them.
+
+Each is bound by memory, and takes what NumPy needs several passes over floats for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+
+from cofuse.kernels import cpu
+
+__all__ = ["block_energies", "copy_chosen", "luminance_means"]
+
+Array = NDArray[Any]
+Floats = NDArray[np.float32]
+
+_jit: Callable[..., Any] = njit(
+    nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"}
+)
+
+
+def luminance_means(pixels: Array, weights: ArrayLike, scale: int = 1) -> Floats:
+    """Means over blocks of the channels' weighted sum; the last blocks may be cut.
+
+    Grey pixels have the shape (H, W) and one weight, coloured ones (H, W, 3) and three.
+    """
+    height, width = (-(-n // scale) for n in pixels.shape[:2])
+    out = np.empty((height, width), np.float32)
+    deep = pixels if pixels.ndim == 3 else pixels[..., None]
+    shares = np.array(weights, np.float32)
+    cpu._over_bands(lambda a, b: _luminance_means(deep, shares, scale, a, b, out), height)
+    return out
+
+
+def block_energies(plane: Floats, side: int) -> tuple[Floats, Floats]:
+    """Gradient energy and mean of every block of ``side`` pixels; the last repeat their edge.
+
+    The energy is the mean of squared differences of neighbours along rows plus that along columns.
+    """
+    height, width = (-(-n // side) for n in plane.shape)
+    energy, mean = np.empty((2, height, width), np.float32)
+    cpu._over_bands(lambda a, b: _block_energies(plane, side, a, b, energy, mean), height)
+    return energy, mean
+
+
+def copy_chosen(frame: Array, index: Array, number: int, image: Array) -> None:
+    """Copy to ``image`` the pixels of a frame whose ``index`` is its ``number``."""
+    deep, target = (a if a.ndim == 3 else a[..., None] for a in (frame, image))
+    mine = index.dtype.type(number)
+    cpu._over_bands(lambda a, b: _copy_chosen(deep, index, mine, a, b, target), len(index))
+
+
+@_jit
+def _luminance_means(pixels, weights, scale, start, stop, out):  # type: ignore[no-untyped-def]
+    height, width, channels = pixels.shape
+    line = np.empty(width, np.float32)
+    for y in range(start, stop):
+        line[:] = np.float32(0)
+        rows = min(scale, height - y * scale)
+        for dy in range(rows):
+            row = pixels[y * scale + dy]
+            if channels == 3:
+                red, green, blue = weights[0], weights[1], weights[2]
+                for x in range(width):
+                    line[x] += red * np.float32(row[x, 0]) + green * np.float32(row[x, 1])
+                    line[x] += blue * np.float32(row[x, 2])
+            else:
+                grey = weights[0]
+                for x in range(width):
+                    line[x] += grey * np.float32(row[x, 0])
+        target = out[y]
+        if scale == 1:
+            target[:] = line
+            continue
+        whole = width // scale
+        share = np.float32(1) / np.float32(rows * scale)
+        for x in range(whole):
+            total = np.float32(0)
+            for dx in range(scale):
+                total += line[x * scale + dx]
+            target[x] = share * total
+        if whole < target.shape[0]:
+            share = np.float32(1) / np.float32(rows * (width - whole * scale))
+            target[whole] = share * line[whole * scale :].sum()
+
+
+@_jit
+def _block_energies(plane, side, start, stop, energy, mean):  # type: ignore[no-untyped-def]
+    height, width = plane.shape
+    across, down, total = np.empty((3, energy.shape[1] * side), np.float32)
+    for block in range(start, stop):
+        across[:], down[:], total[:] = np.float32(0), np.float32(0), np.float32(0)
+        for dy in range(side):
+            row = plane[min(block * side + dy, height - 1)]
+            for x in range(width):
+                total[x] += row[x]
+            for x in range(width - 1):
+                step = row[x + 1] - row[x]
+                across[x] += step * step
+            if dy > 0:
+                above = plane[min(block * side + dy - 1, height - 1)]
+                for x in range(width):
+                    step = row[x] - above[x]
+                    down[x] += step * step
+        # What is missing of the last block repeats the edge: no difference along a row there.
+        total[width:], down[width:] = total[width - 1], down[width - 1]
+        steps = np.float32(1) / np.float32(side * (side - 1))
+        for k in range(energy.shape[1]):
+            first = k * side
+            # The last difference of a block leads to the next one.
+            squares = across[first : first + side - 1].sum() + down[first : first + side].sum()
+            energy[block, k] = squares * steps
+            mean[block, k] = total[first : first + side].sum() / np.float32(side * side)
+
+
+@_jit
+def _copy_chosen(frame, index, number, start, stop, image):  # type: ignore[no-untyped-def]
+    width, channels = index.shape[1], frame.shape[2]
+    for y in range(start, stop):
+        chosen, source, target = index[y], frame[y], image[y]
+        for x in range(width):
+            if chosen[x] == number:
+                for c in range(channels):
+                    target[x, c] = source[x, c]

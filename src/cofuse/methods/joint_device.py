@@ -1,0 +1,161 @@
+"""The joint model on a device: the same choice and pictures as on the CPU, made elsewhere."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cofuse.camera_noise import NoiseModel, StackNoise
+from cofuse.images import Pixels, to_opponent
+from cofuse.joint import JointModel
+from cofuse.joint_fusion import BLOCK, JointResult
+from cofuse.joint_tiles import COMMON_NOISE, LEAST_NOISE
+from cofuse.methods.fitness import OTHER_LEVELS, OTHER_SHARE, Fitness, judge_measured
+from cofuse.methods.focus import can_tell_focus
+from cofuse.progress import Progress
+from cofuse.selection import Choice
+
+if TYPE_CHECKING:
+    from cofuse.images import Stack
+    from cofuse.kernels.joint_gpu import DeviceFusion
+    from cofuse.kernels.joint_gpu_fitness import Measured
+    from cofuse.methods.joint import JointRun, Taker
+
+__all__ = ["device_fusion", "judge", "measure", "weigh_on_device"]
+
+
+def weigh_on_device(
+    run: JointRun,
+    model: JointModel,
+    noise: StackNoise,
+    levels: NDArray[np.float64],
+    take: Taker,
+    image: Pixels | None,
+    *,
+    restore: bool,
+    copy: bool,
+) -> Choice:
+    """Run the model on frames, as `JointRun.weigh` does.
+
+    An ``image`` given takes the restored picture in native values, made on the device; otherwise
+    ``take`` takes mixture and restored planes.
+    """
+    stack = run.stack
+    shape = stack.height, stack.width
+    index = np.empty(shape, np.uint8 if len(stack) <= 256 else np.uint16)
+    confidence = np.empty(shape, np.float32)
+    with run.stage("fusion"):
+        work = device_fusion(
+            stack,
+            model,
+            noise.model,
+            levels,
+            restore=restore,
+            weigh_all=run.settings.weights == "all",
+            device=run.device,
+        )
+        work.keep_frames()
+        if len(stack) > 1:
+            measured = measure(work)
+
+            def unfit() -> NDArray[np.bool_]:
+                # Judged while the device weighs the frames, which takes it longer.
+                fitness = judge(stack, levels, measured, in_memory=run.plan.keep_blocks)
+                if copy and can_tell_focus(stack):
+                    return run.held_to_focus(fitness, shape)
+                return fitness.unfit
+
+            work.find_unfit = unfit
+        scale = np.array(work.conversion.factors, np.float32)
+        done = 0
+        for here, tile in work.tiles():
+            work.transfer.download(tile.index, index[here], tile.chosen)
+            work.transfer.download(tile.confidence, confidence[here], tile.chosen)
+            if image is not None and tile.restored is not None:
+                work.transfer.download(work.native(tile.restored), image[here])
+                if run.preview is not None:
+                    run.preview(*here, image[here])
+            else:
+                planes = [
+                    None if some is None else some.cpu().numpy().transpose(1, 2, 0) / scale
+                    for some in (tile.mixed, tile.restored)
+                ]
+                assert planes[0] is not None, "there is always a mixture"
+                take(here, JointResult(index[here], confidence[here], planes[0], planes[1]))
+            done += tile.index.numel()
+            run.progress(Progress("fusion", done, shape[0] * shape[1]))
+    return Choice(index, confidence)
+
+
+def device_fusion(
+    stack: Stack,
+    model: JointModel,
+    noise: NoiseModel,
+    levels: NDArray[np.float64],
+    *,
+    restore: bool,
+    weigh_all: bool,
+    device: str,
+) -> DeviceFusion:
+    """Prepare a stack's fusion on a device; ``levels`` is the noise of every frame's planes."""
+    from cofuse.kernels.gpu_frames import Conversion
+    from cofuse.kernels.joint_gpu import DeviceFusion, FrameNoise
+
+    # White is √3·255 in the luminance plane of colours; the model knows noise by grey levels.
+    scale = np.array([math.sqrt(3.0), 1.0, 1.0] if levels.shape[1] == 3 else [1.0])
+    floor = np.maximum(levels / scale, LEAST_NOISE)
+    units = np.sqrt((floor**2).mean(axis=0))
+    frame_noise = FrameNoise(
+        tuple(units.tolist()),
+        tuple((floor[:, 0] / units[0]).tolist()),
+        tuple(np.log(units / COMMON_NOISE).tolist()),
+    )
+    opponent = to_opponent(np.eye(3, dtype=np.float32)[None])[0].T
+    conversion = Conversion(
+        stack.white,
+        stack.dtype,
+        tuple((1.0 / (scale * units)).tolist()),
+        opponent.tolist(),
+        bend=noise._bend,
+        reach=noise._reach,
+        gain=noise.gain,
+        root=noise._root,
+    )
+    return DeviceFusion(
+        model,
+        [stack.part_reader(number) for number in range(len(stack))],
+        (stack.height, stack.width),
+        frame_noise,
+        conversion,
+        restore=restore,
+        weigh_all=weigh_all,
+        device=device.removeprefix("torch-"),
+    )
+
+
+def measure(work: DeviceFusion) -> Measured:
+    """Measure the blocks of all frames, unless they are too small for that."""
+    from cofuse.kernels.joint_gpu_fitness import Measured, measure_blocks
+
+    if min(work.shape) <= 3 * BLOCK:
+        return Measured([], [])
+    return measure_blocks(work, BLOCK, OTHER_SHARE, OTHER_LEVELS)
+
+
+def judge(
+    stack: Stack, levels: NDArray[np.float64], measured: Measured, *, in_memory: bool
+) -> Fitness:
+    """Find where each frame must not be used."""
+    return judge_measured(
+        measured.blocks,
+        (stack.height, stack.width),
+        levels[:, 0].astype(np.float32),
+        stack.names,
+        # The luminance of opponent planes is √3 times that of a grey picture.
+        white=255.0 * np.sqrt(levels.shape[1]),
+        in_memory=in_memory,
+        others=measured.others,
+    )

@@ -1,0 +1,348 @@
+"""The benchmarks' own logic: stacks, measuring, fits, tables, limits. Not how fast anything is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import tifffile
+
+from benchmarks import guard, kernels, peers, scaling
+from benchmarks.contenders import Contender, contenders_for
+from benchmarks.kernel_cases import kernel_cases, stage_operations, weigher_operations
+from benchmarks.measuring import Failure, Measurement, machine_facts, run_measured
+from benchmarks.quality import find_place, score
+from benchmarks.stacks import StackRecipe, frame_motion, make_stack
+from benchmarks.tables import fill_places, markdown_table, ratio
+from cofuse.joint import load_model
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def pictures(recipe: StackRecipe, folder: Path) -> tuple[list[np.ndarray], np.ndarray]:
+    made = make_stack(recipe, folder)
+    assert sorted(p.name for p in folder.iterdir()) == ["frames", "truth.tif"]
+    return [tifffile.imread(p) for p in made.frames], tifffile.imread(made.truth)
+
+
+def test_the_same_recipe_makes_the_same_files(tmp_path: Path) -> None:
+    recipe = StackRecipe(0.05, 3, sigma=5.0, moved=True)
+    for name in ("a", "b"):
+        make_stack(recipe, tmp_path / name)
+    first, second = (
+        {p.name: p.read_bytes() for p in sorted((tmp_path / name).rglob("*.tif"))}
+        for name in ("a", "b")
+    )
+    assert first == second
+    assert len(first) == 4
+    other = pictures(StackRecipe(0.05, 3, sigma=5.0, moved=True, seed=1), tmp_path / "c")
+    assert not np.array_equal(other[1], tifffile.imread(tmp_path / "a" / "truth.tif"))
+
+
+@pytest.mark.parametrize(("count", "radius"), [(2, 12.0), (5, 8.0), (10, 8.0)])
+def test_every_frame_is_the_sharp_one_somewhere(tmp_path: Path, count: int, radius: float) -> None:
+    frames, truth = pictures(StackRecipe(0.15, count, radius=radius), tmp_path)
+    assert truth.shape == frames[0].shape == (316, 474, 3)
+    assert 25 < truth.std() < 45
+    errors = np.stack(
+        [cv2.blur(np.abs(f.astype(np.float32) - truth).mean(axis=2), (9, 9)) for f in frames]
+    )
+    best = errors.argmin(axis=0)
+    shares = np.bincount(best.ravel(), minlength=count) / best.size
+    assert shares.min() > 0.3 / count
+    # Every place is as good as sharp in one frame, and far from it in another.
+    assert np.quantile(errors.min(axis=0), 0.9) < 1.0
+    assert np.median(errors.max(axis=0)) > 2.5
+
+
+def test_stacks_are_grey_noisy_moved_or_jpeg_as_asked(tmp_path: Path) -> None:
+    still, truth = pictures(StackRecipe(0.1, 3, shape=(200, 220), grey=True), tmp_path / "a")
+    assert truth.shape == (200, 220)
+    recipe = StackRecipe(0.1, 3, shape=(200, 220), grey=True, sigma=10.0)
+    noisy, same = pictures(recipe, tmp_path / "b")
+    assert np.array_equal(same, truth)
+    assert np.std(noisy[1].astype(float) - still[1]) == pytest.approx(10.0, rel=0.03)
+    recipe = StackRecipe(0.1, 3, shape=(200, 220), grey=True, moved=True)
+    moved, _ = pictures(recipe, tmp_path / "c")
+    assert np.array_equal(moved[1], still[1])  # the middle one stays
+    motion = frame_motion(recipe, 2)
+    assert np.abs(motion - np.eye(2, 3)).max() > 3
+    flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
+    back = cv2.warpAffine(moved[2], motion, (220, 200), flags=flags)
+    inner = slice(20, -20)
+    assert np.abs(back[inner, inner].astype(float) - still[2][inner, inner]).mean() < 1.5
+    assert np.abs(moved[2].astype(float) - still[2]).mean() > 5
+    made = make_stack(StackRecipe(0.05, 2, file_format="jpg"), tmp_path / "d")
+    assert [p.suffix for p in made.frames] == [".jpg", ".jpg"]
+    assert cv2.imread(str(made.frames[0])).shape == tifffile.imread(made.truth).shape
+
+
+def test_a_child_is_measured_with_its_own_children() -> None:
+    burn = "import time\nwhile time.process_time() < 0.4: pass\n"
+    hold = "block = b'x' * 120_000_000\n"
+    alone = run_measured([sys.executable, "-c", burn], threads=1)
+    assert 0.4 <= alone.cpu < 0.7
+    assert alone.wall >= 0.4
+    assert alone.peak < 60e6
+    code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {hold + burn!r}])\n"
+    both = run_measured([sys.executable, "-c", hold + burn + code], threads=1)
+    assert 0.8 <= both.cpu < 1.4
+    assert 240e6 < both.peak < 330e6
+    together = alone.then(both)
+    assert together.cpu == alone.cpu + both.cpu
+    assert together.peak == both.peak
+
+
+def test_a_child_has_its_processors_and_its_failure_is_told() -> None:
+    code = "import os; print(len(os.sched_getaffinity(0)), os.environ['OPENBLAS_NUM_THREADS'])"
+    assert run_measured([sys.executable, "-c", code], threads=1).output == "1 1\n"
+    with pytest.raises(Failure, match=r"ended with 3: broken"):
+        run_measured([sys.executable, "-c", "print('broken'); raise SystemExit(3)"], threads=1)
+    with pytest.raises(Failure, match=r"more than 0.2 s"):
+        run_measured([sys.executable, "-c", "import time; time.sleep(30)"], threads=1, timeout=0.2)
+
+
+def test_facts_of_the_machine_name_no_place() -> None:
+    facts = machine_facts()
+    assert {"processor", "processors", "memory", "versions", "commit", "command"} <= facts.keys()
+    assert str(ROOT) not in json.dumps(facts["versions"])
+
+
+def test_exponents_are_found() -> None:
+    sizes = [1.0, 2.0, 4.0, 8.0, 16.0]
+    exact = scaling.fit_exponent(sizes, [0.5 + 3 * n**1.2 for n in sizes], 0.5)
+    assert exact is not None
+    assert exact.exponent == pytest.approx(1.2)
+    assert exact.error == pytest.approx(0.0, abs=1e-9)
+    rough = scaling.fit_exponent(sizes, [1.1, 1.8, 4.4, 7.4, 17.0])
+    assert rough is not None
+    assert rough.error is not None
+    assert abs(rough.exponent - 1.0) < 3 * rough.error
+    assert 0.01 < rough.error < 0.1
+    assert str(scaling.Fit(0.987, 0.014)) == "0.99 ± 0.01"
+    two = scaling.fit_exponent([1, 2], [1, 4])
+    assert two is not None
+    assert str(two) == "2.00"
+    assert scaling.fit_exponent(sizes, [0.1] * 5, 0.5) is None
+
+
+def test_tables_and_their_places() -> None:
+    table = markdown_table(["", "s"], [["a", "1.0"], ["b", "2.0"]])
+    assert table == "|  | s |\n|---|---:|\n| a | 1.0 |\n| b | 2.0 |"
+    assert (ratio(1.0, 4.0), ratio(40.0, 2.0), ratio(1.0, 0.0)) == ("0.25", "20.0", "–")
+    text = "before\n<!-- bench:x -->\nold \\1\n<!-- /bench -->\n<!-- bench:y -->\n<!-- /bench -->\n"
+    filled = fill_places(text, {"x": "new \\1"})
+    assert filled == text.replace("old \\1", "\nnew \\1\n")
+    assert fill_places(filled, {"x": "new \\1"}) == filled
+    with pytest.raises(ValueError, match="bench:z"):
+        fill_places(text, {"z": "table"})
+
+
+def test_the_document_has_a_place_for_every_table() -> None:
+    text = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    places = set(re.findall(r"<!-- bench:(\S+) -->", text))
+    expected = {f"peers-{name}" for name in peers.CASES}
+    expected |= {f"scaling-{axis}" for axis in scaling.AXES} | {"kernels", "gpu", "gpu-parts"}
+    assert places == expected
+    assert len(re.findall(r"<!-- /bench -->", text)) == len(places)
+
+
+def test_a_case_lists_who_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    found = contenders_for(StackRecipe(24.0, 10, sigma=15.0))
+    reasons = {c.name: c.absent for c in found if c.commands is None}
+    assert reasons["enfuse"] == "not found (enfuse)"
+    assert reasons["focus-stack"].startswith("not found")
+    assert reasons["BM3D, then focus measure"].startswith("not run")
+    assert [c.name for c in found if c.commands][:2] == ["cofuse auto", "cofuse fast"]
+
+
+def test_table_of_peers_tells_medians_ratios_and_absences() -> None:
+    def run(who: str, cpu: float, **more: float) -> dict[str, Any]:
+        return {"contender": who, "cpu": cpu, "wall": cpu, "peak": 1e8, "load": 0.5} | more
+
+    case = {
+        "recipe": StackRecipe(1.0, 3).facts(),
+        "contenders": ["cofuse auto", "cofuse fast", "enfuse", "focus-stack"],
+        "absent": {"focus-stack": "not found"},
+        "runs": [
+            *(run("cofuse auto", t, psnr=40.0, ssim=0.99) for t in (8.0, 10.0, 30.0)),
+            run("cofuse fast", 2.0),
+            run("enfuse", 4.0, psnr=35.0, ssim=0.9),
+        ],
+    }
+    settings = {"repeats": 3, "threads": 2, "quick": False}
+    machine = {"processor": "P", "date": "D"}
+    results = {"machine": machine, "settings": settings, "cases": {"stack3": case}}
+    lines = peers.tabulate(results)["peers-stack3"].splitlines()
+    assert lines[-4:] == [
+        "| cofuse auto | 10.0 | 10.0 | 100 | 40.00 | 0.9900 | 1.00 | 0.20 |",
+        "| cofuse fast | 2.00 | 2.00 | 100 | – | – | 5.00 | 1.00 |",
+        "| enfuse | 4.00 | 4.00 | 100 | 35.00 | 0.9000 | 2.50 | 0.50 |",
+        "| focus-stack | not found |  |  |  |  |  |  |",
+    ]
+
+
+def test_a_moved_and_cut_result_is_found_in_the_truth(tmp_path: Path) -> None:
+    truth = pictures(StackRecipe(0.15, 2), tmp_path)[1]
+    cut = truth[9:-20, 14:-3]
+    place = find_place(cut, truth)
+    assert np.array_equal(place, np.array([[1, 0, 14], [0, 1, 9]], np.float32))
+    tifffile.imwrite(tmp_path / "cut.tif", cut, photometric="rgb")
+    assert score(tmp_path / "cut.tif", tmp_path / "truth.tif", moved=True)["psnr"] > 60
+    with pytest.raises(Failure, match="shape"):
+        score(tmp_path / "cut.tif", tmp_path / "truth.tif", moved=False)
+    wanted = np.array([[1.01, 0, -6.4], [0, 1.01, 3.7]], np.float32)
+    flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
+    moved = cv2.warpAffine(truth, wanted, truth.shape[1::-1], flags=flags)
+    assert np.abs(find_place(moved, truth) - wanted).max() < 0.1
+
+
+def test_a_small_case_from_end_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(peers, "warm_up", lambda *_: None)
+    output = tmp_path / "results" / "peers.json"
+    options = ["--cases", "stack3", "--megapixels", "0.1", "--frames", "3", "--repeats", "1"]
+    options += ["--threads", "1", "--only", "cofuse fast", "--scratch", str(tmp_path)]
+    peers.main([*options, "--output", str(output)])
+    results = json.loads(output.read_text("utf-8"))
+    (run,) = results["cases"]["stack3"]["runs"]
+    assert run["psnr"] > 40
+    assert 0.1 < run["cpu"] < 60
+    assert 5e7 < run["peak"] < 1e9
+    assert "| cofuse fast |" in output.with_suffix(".md").read_text("utf-8")
+    document = tmp_path / "page.md"
+    document.write_text("<!-- bench:peers-stack3 -->\n<!-- /bench -->\n", "utf-8")
+    capsys.readouterr()
+    peers.main(["--from", str(output), "--update-docs", str(document)])
+    assert capsys.readouterr().out.strip() in document.read_text("utf-8")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["page.md", "results"]  # no frames left
+
+
+def test_what_cannot_be_scored_is_timed_all_the_same(tmp_path: Path) -> None:
+    stack = make_stack(StackRecipe(0.02, 2), tmp_path / "stack")
+    other = "import sys, tifffile as t; t.imwrite(sys.argv[1], t.imread(sys.argv[2])[9:])"
+    contender = Contender(
+        "cuts", lambda s, _, out, n: [[sys.executable, "-c", other, str(out), str(s.truth)]]
+    )
+    options = argparse.Namespace(threads=1, timeout=60.0)
+    run = peers.run_contender(contender, stack, tmp_path, options, scored=True)
+    assert run["cpu"] > 0
+    assert "psnr" not in run
+    assert "shape" in run["unscored"]
+
+
+def test_cases_are_chosen_by_name_and_size() -> None:
+    def options(**given: Any) -> argparse.Namespace:
+        usual = {"cases": "*", "quick": False, "megapixels": None, "frames": None, "format": "tif"}
+        return argparse.Namespace(**usual | given)
+
+    assert list(peers.chosen_cases(options())) == list(peers.CASES)
+    quick = peers.chosen_cases(options(quick=True))
+    assert quick["pair520"].shape == (520, 520)
+    assert (quick["stack3"].megapixels, quick["stack3"].frames) == (0.5, 4)
+    one = peers.chosen_cases(options(cases="stack24*,pair520", megapixels=1.0, frames=2))
+    assert {r.size for r in one.values()} == {(816, 1225)}
+    assert len(one) == 4
+    with pytest.raises(SystemExit, match="no case"):
+        peers.chosen_cases(options(cases="none"))
+
+
+def made_up_scaling() -> dict[str, Any]:
+    points = [
+        {"axis": axis, "value": value, "preset": "auto", "cpu": 0.1 + 2.0 * value, "peak": 2e8}
+        for axis, (values, _) in scaling.AXES.items()
+        for value in values
+    ]
+    return {
+        "machine": {"processor": "P", "date": "D", "load": 0.0},
+        "settings": {"threads": 2, "quick": False},
+        "fixed": {axis: fixed for axis, (_, fixed) in scaling.AXES.items()},
+        "tiny": {"auto": {"cpu": 0.1}},
+        "points": points,
+    }
+
+
+def test_tables_and_picture_of_scaling(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    tables = scaling.tabulate(made_up_scaling())
+    assert "| 24 | 48.10 | 200 |" in tables["scaling-megapixels"]
+    assert "`auto` 1.00 ± 0.00." in tables["scaling-frames"]
+    assert "Exponent" not in tables["scaling-sigma"]
+    for name in ("a.svg", "b.svg"):
+        scaling.plot(made_up_scaling(), tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_kernels_and_their_references_do_the_same() -> None:
+    model = load_model()
+    assert 14e3 < stage_operations(model.part("stages.0")) < 16e3
+    assert 8e3 < weigher_operations(model.part("weigher")) < 12e3
+    names = []
+    for case in kernel_cases(64):
+        assert case.plain is not None
+        names.append(case.name)
+        plain, compiled = case.plain(), case.run()
+        if case.name.startswith("weigher"):
+            agreed = np.mean(compiled.index == plain[0])
+            assert agreed > 0.99
+            plain, compiled = plain[1], compiled.mixed[..., 0]
+        elif case.name.startswith("dual"):
+            continue  # it works in place: the second call goes on from the first
+        np.testing.assert_allclose(compiled, plain, rtol=2e-3, atol=2e-2)
+    assert set(names) == set(guard.LEAST_SPEED_UP)
+
+
+def test_kernels_are_timed_by_turns() -> None:
+    order: list[str] = []
+    works = {"a": lambda: order.append("a"), "b": lambda: order.append("b")}
+    ticks = iter(range(100))
+    spent = kernels.alternate(works, 2, lambda: float(next(ticks)))
+    assert order == ["a", "b"] * 3
+    assert spent == {"a": [1.0, 1.0], "b": [1.0, 1.0]}
+
+
+def test_the_guard_complains_of_slow_kernels_only() -> None:
+    good = [
+        {"name": name, "share": 0.7, "speed_up": 2 * least}
+        for name, least in guard.LEAST_SPEED_UP.items()
+    ]
+    assert guard.complaints(good) == {}
+    slow = [kernel | {"share": 0.5} for kernel in good]
+    assert list(guard.complaints(slow)) == ["fused stage"]
+    assert "50 %" in guard.complaints(slow)["fused stage"]
+    slow = [kernel | {"speed_up": 0.5} for kernel in good]
+    assert guard.complaints(slow).keys() == guard.LEAST_SPEED_UP.keys()
+    assert guard.complaints([{"name": "new", "share": 1.0, "speed_up": 9.0}]).keys() == {"new"}
+
+
+def test_the_guard_measures_again_before_it_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    shares = [0.4, 0.7, 0.4, 0.4]
+
+    def measured(options: argparse.Namespace) -> dict[str, Any]:
+        return {"kernels": [{"name": "fused stage", "share": shares.pop(0), "speed_up": 20.0}]}
+
+    monkeypatch.setattr(guard, "measure", measured)
+    monkeypatch.setattr(guard, "tabulate", lambda results: {"kernels": "table"})
+    assert guard.main([]) == 0
+    assert guard.main([]) == 1
+    assert "fused stage computes at 40 %" in capsys.readouterr().err
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS")
+    with pytest.raises(SystemExit, match="OPENBLAS_NUM_THREADS"):
+        guard.main([])
+
+
+def test_measurements_add_up() -> None:
+    first, second = Measurement(1.0, 2.0, 10, 0.1, "a"), Measurement(3.0, 4.0, 5, 0.2, "b")
+    assert first.then(second) == Measurement(4.0, 6.0, 10, 0.2, "ab")

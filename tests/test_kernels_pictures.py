@@ -1,0 +1,74 @@
+"""The compiled passes over frames, each against the plain NumPy that says what it means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from cofuse.kernels.pictures import block_energies, copy_chosen, luminance_means
+
+DTYPES = (np.uint8, np.uint16, np.float32)
+
+
+def pixels(shape: tuple[int, ...], dtype: Any, seed: int) -> NDArray[Any]:
+    return (np.random.default_rng(seed).random(shape) * 200).astype(dtype)
+
+
+@given(
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.sampled_from(DTYPES),
+    st.booleans(),
+    st.sampled_from((1, 2, 3, 4, 8)),
+)
+def test_means_are_those_of_the_pixels_that_are_there(
+    height: int, width: int, dtype: Any, colour: bool, scale: int
+) -> None:
+    picture = pixels((height, width, 3) if colour else (height, width), dtype, height)
+    weights = np.array([0.5, -0.2, 1.1] if colour else [0.7], np.float32)
+    plane = picture.astype(np.float32) @ weights if colour else picture * weights[0]
+    small = luminance_means(picture, weights, scale)
+    assert small.shape == (-(-height // scale), -(-width // scale))
+    for y, x in np.ndindex(small.shape):
+        block = plane[y * scale : (y + 1) * scale, x * scale : (x + 1) * scale]
+        assert small[y, x] == pytest.approx(block.mean(), rel=1e-5, abs=1e-4)
+
+
+@given(st.integers(2, 50), st.integers(2, 50), st.sampled_from((2, 8)))
+def test_energies_are_those_of_differences_within_blocks(
+    height: int, width: int, side: int
+) -> None:
+    plane = pixels((height, width), np.float32, width)
+    rest = ((0, -height % side), (0, -width % side))
+    blocks = np.pad(plane, rest, mode="edge").reshape(-(-height // side), side, -1, side)
+    expected = np.square(np.diff(blocks, axis=3)).mean((1, 3))
+    expected += np.square(np.diff(blocks, axis=1)).mean((1, 3))
+    energy, mean = block_energies(plane, side)
+    np.testing.assert_allclose(energy, expected, rtol=1e-4)
+    np.testing.assert_allclose(mean, blocks.mean((1, 3)), rtol=1e-5)
+
+
+def test_a_ramp_has_the_energy_of_its_slope() -> None:
+    """A slope of 2 across and 3 down has differences 2 and 3 everywhere: 4 + 9."""
+    rows, columns = np.mgrid[:32, :24].astype(np.float32)
+    energy, _ = block_energies(3 * rows + 2 * columns, 8)
+    np.testing.assert_allclose(energy, 13.0, rtol=1e-6)
+
+
+@given(st.integers(1, 30), st.integers(1, 30), st.sampled_from(DTYPES), st.booleans())
+def test_every_pixel_is_copied_from_its_frame(
+    height: int, width: int, dtype: Any, colour: bool
+) -> None:
+    shape = (height, width, 3) if colour else (height, width)
+    frames = [pixels(shape, dtype, seed) for seed in range(3)]
+    index = np.random.default_rng(0).integers(0, 3, (height, width), np.uint8)
+    image = np.empty(shape, dtype)
+    for number, frame in enumerate(frames):
+        copy_chosen(frame, index, number, image)
+    for y, x in np.ndindex(index.shape):
+        np.testing.assert_array_equal(image[y, x], frames[index[y, x]][y, x])
