@@ -1,0 +1,1 @@
+"""The local page: fuse stacks in a browser, look at the result, and retouch it."""

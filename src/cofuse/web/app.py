@@ -1,0 +1,148 @@
+"""The application: routes behind the door, errors in one line, the page's files."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPBearer
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from cofuse import __version__
+from cofuse.errors import CofuseError
+from cofuse.settings import PRESETS
+from cofuse.web import routes_jobs, routes_stacks, routes_viewer
+from cofuse.web.limits import Config
+from cofuse.web.page_files import PageFiles
+from cofuse.web.queue import Full
+from cofuse.web.schemas import Device, ErrorLine, Info, Limits, Preset
+from cofuse.web.security import Door
+from cofuse.web.service import Here, Service
+from cofuse.web.store import Busy, Missing
+from cofuse.web.viewer import SUFFIXES
+
+__all__ = ["create_app"]
+
+_PAGE = Path(__file__).with_name("static")
+
+_WORDS = {
+    "auto": "the trained model: best picture",
+    "fast": "without the trained model: quickest",
+    "paper": "the letter's own method",
+}
+
+_DEVICES = {
+    "auto": "whatever is fastest here",
+    "cpu": "the processor",
+    "cuda": "an NVIDIA graphics card",
+    "mps": "the graphics of a Mac",
+}
+
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorLine, "description": words}
+    for status, words in {
+        401: "the token is missing",
+        403: "from another site",
+        404: "not there",
+        409: "not now",
+        413: "too large",
+        422: "not understood",
+        429: "too much at once",
+    }.items()
+}
+
+
+def create_app(config: Config) -> FastAPI:
+    """Make the server; its folder is taken over at once, its processes start with it."""
+    service = Service.open(config)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await run_in_threadpool(service.start)
+        yield
+        await run_in_threadpool(service.close)
+
+    app = FastAPI(
+        title="cofuse",
+        version=__version__,
+        summary="Fuse focus stacks: upload frames, start a job, follow it, look at the result.",
+        openapi_url="/api/openapi.json",
+        docs_url=None,  # needs scripts from elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.state.service = service
+    app.add_middleware(Door, config=config)
+    known = HTTPBearer(auto_error=False, description="The token that `cofuse serve` printed.")
+    api = APIRouter(prefix="/api", responses=_ERRORS, dependencies=[Depends(known)])
+    api.add_api_route("/info", _info, methods=["GET"], response_model=Info)
+    for part in (routes_stacks, routes_jobs, routes_viewer):
+        api.include_router(part.router)
+    app.include_router(api)
+    for kind, status in ((Missing, 404), (Busy, 409), (CofuseError, 422), (Full, 429)):
+        app.add_exception_handler(kind, _answer_with(status))
+    app.add_exception_handler(RequestValidationError, _not_understood)
+    app.add_exception_handler(HTTPException, _plain_error)
+    app.add_exception_handler(ClientDisconnect, _answer_with(400))
+    files = PageFiles(_PAGE)
+    app.add_api_route(
+        "/{path:path}", files.answer, methods=["GET", "HEAD"], include_in_schema=False
+    )
+    return app
+
+
+async def _info(here: Here) -> Info:
+    """Tell what this server can do and how much it takes."""
+    config = here.config
+    return Info(
+        version=__version__,
+        presets=[Preset(name=name, words=_WORDS.get(name, name)) for name in PRESETS],
+        devices=[
+            Device(name=name, words=_DEVICES.get(name, name), available=there)
+            for name, there in here.devices.items()
+        ],
+        formats=list(SUFFIXES),
+        limits=Limits(
+            bytes=config.max_upload,
+            frames=config.max_frames,
+            pixels=config.max_pixels,
+            queue=config.max_waiting,
+        ),
+        demo=config.demo,
+    )
+
+
+def _error(status: int, line: str) -> JSONResponse:
+    return JSONResponse({"error": " ".join(line.split())}, status)
+
+
+def _answer_with(status: int) -> Any:
+    async def answer(_: Request, error: Exception) -> JSONResponse:
+        return _error(status, str(error) or "the request broke off")
+
+    return answer
+
+
+async def _not_understood(request: Request, error: Exception) -> JSONResponse:
+    """Say what is wrong with the first thing that is."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
+        return _error(422, "send JSON, with the header Content-Type: application/json")
+    place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+    line = f"{place[:100]}: {first['msg']}" if place else str(first["msg"])
+    return _error(422, line.encode("utf-8", "replace").decode())
+
+
+async def _plain_error(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    answer = _error(error.status_code, str(error.detail))
+    answer.headers.update(error.headers or {})
+    return answer

@@ -1,0 +1,203 @@
+"""Frames that come in: looked at by their content, refused in one line or taken over."""
+
+from __future__ import annotations
+
+import math
+import struct
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from cofuse.errors import CofuseError
+from cofuse.files import read_metadata, write_image
+from cofuse.files.decoding import Picture
+from cofuse.files.formats import RAW_SUFFIXES, format_of
+from cofuse.files.reading import inspect_file
+from cofuse.images import Stack as Pictures
+from cofuse.memory import available_memory
+from cofuse.web.naming import clean_name, natural_key
+from cofuse.web.previewing import small_jpeg
+from cofuse.web.schemas import FrameRecord, Refused, StackRecord
+from cofuse.web.store import Store, new_id
+
+__all__ = ["Arrived", "add_frames", "add_sample", "problem_of", "raw_suffix", "thumbnail_path"]
+
+_SUFFIXES = {
+    "png": ".png",
+    "jpeg": ".jpg",
+    "tiff": ".tif",
+    "webp": ".webp",
+    "bmp": ".bmp",
+    "heif": ".heic",
+}
+_THUMBNAIL = 320
+#: Pages of a TIFF for a frame: some hold small copies as well.
+_PAGES_A_FRAME = 5
+
+#: Frames are decoded one or two at a time: they may be large.
+_decoding = threading.Semaphore(2)
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A file that came in: what its sender calls it, and where it lies for now."""
+
+    name: str
+    path: Path
+
+
+def raw_suffix(name: str) -> str:
+    """Ending that camera RAW is told by, if a name has one; of a fixed list, never more."""
+    return next((suffix for suffix in RAW_SUFFIXES if name.lower().endswith(suffix)), "")
+
+
+def thumbnail_path(path: Path) -> Path:
+    """Where a frame's thumbnail lies."""
+    return path.with_name(f"{path.name}.thumbnail.jpg")
+
+
+def add_frames(
+    store: Store, stack: StackRecord, arrived: list[Arrived]
+) -> tuple[list[FrameRecord], list[Refused]]:
+    """Look at files and add the good ones to a stack, in the natural order of their names."""
+    added, refused = [], []
+    for file in arrived:
+        name = clean_name(file.name, "frame")
+        try:
+            with _decoding:
+                frame = _look_at(file.path, name, store)
+            with store.lock:
+                store.stack(stack.id)  # it may have been deleted meanwhile
+                most = store.config.max_frames
+                if stack.pages + frame.pages > most:
+                    raise CofuseError(f"{name} is one frame too many; a stack may have {most}")
+                target = store.frame_path(stack.id, frame)
+                file.path.rename(target)
+                thumbnail_path(file.path).rename(thumbnail_path(target))
+                stack.frames.append(frame)
+                added.append(frame)
+        except CofuseError as error:
+            line = " ".join(str(error).replace(str(file.path), name).split())
+            refused.append(Refused(name=name, error=line))
+        except OSError as error:
+            refused.append(Refused(name=name, error=f"{name} cannot be kept: {error.strerror}"))
+        finally:
+            file.path.unlink(missing_ok=True)
+            thumbnail_path(file.path).unlink(missing_ok=True)
+    with store.lock:
+        store.stack(stack.id)
+        if added:
+            # A new list: one that is being sorted looks empty to those who read it meanwhile.
+            stack.frames = sorted(stack.frames, key=lambda frame: natural_key(frame.name))
+            changed(stack)
+            store.save_stack(stack)
+    return added, refused
+
+
+def changed(stack: StackRecord) -> None:
+    """Find out anew what depends on the frames."""
+    stack.sigma = None
+    stack.problem = problem_of(stack)
+
+
+def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
+    """Read the header, hold it against the limits, then decode; leaves a thumbnail."""
+    kind = format_of(path)
+    if kind == "tiff" and _has_more_pages(path, _PAGES_A_FRAME * store.config.max_frames):
+        raise CofuseError(f"{name} holds far more pages than a stack may have frames")
+    pictures = inspect_file(path)
+    first, most = pictures[0], store.config.max_pixels
+    for picture in pictures:
+        height, width = picture.shape[:2]
+        if height * width > most:
+            raise CofuseError(
+                f"{name} declares {width}x{height} pixels; a frame may have {most / 1e6:g} "
+                "megapixels here (--max-pixels)"
+            )
+    if len(pictures) > store.config.max_frames:
+        raise CofuseError(f"{name} holds {len(pictures)} frames; a stack may have fewer")
+    if 3 * math.prod(first.shape) * first.dtype.itemsize > available_memory():
+        raise CofuseError(f"{name} does not fit into memory; make it smaller")
+    pixels = Pictures.from_arrays([first.decode()], white=_white(path, kind, first), names=[name])
+    step = max(1, max(first.shape) // (4 * _THUMBNAIL))  # of large frames not every pixel counts
+    levels = pixels.to_levels(pixels[0][::step, ::step])
+    thumbnail_path(path).write_bytes(small_jpeg(levels, _THUMBNAIL))
+    return FrameRecord(
+        id=new_id(),
+        name=name,
+        format=kind,
+        width=first.shape[1],
+        height=first.shape[0],
+        depth=8 * first.dtype.itemsize,
+        colour=len(first.shape) == 3,
+        bytes=path.stat().st_size,
+        pages=len(pictures),
+        suffix=_SUFFIXES.get(kind) or path.suffix,
+    )
+
+
+def _has_more_pages(path: Path, most: int) -> bool:
+    """Whether a TIFF has more pages than that; reading their tags could take for ever."""
+    with path.open("rb") as file:
+        head = file.read(16)
+        order = "<" if head[:2] == b"II" else ">"
+        big = head[2:4] in (b"+\0", b"\0+")
+        count, entry, offset = ("Q", 20, "Q") if big else ("H", 12, "I")
+        size = struct.calcsize(order + offset)
+        place = head[8:16] if big else head[4:8]
+        for _ in range(most + 1):
+            if len(place) < size or (start := struct.unpack(order + offset, place)[0]) == 0:
+                return False
+            try:
+                file.seek(start)
+                number = file.read(struct.calcsize(order + count))
+                if len(number) < struct.calcsize(order + count):
+                    return False
+                file.seek(entry * struct.unpack(order + count, number)[0], 1)
+            except (OSError, OverflowError):  # beyond any file: others say what is wrong
+                return False
+            place = file.read(size)
+    return True
+
+
+def _white(path: Path, kind: str, picture: Picture) -> float | None:
+    """Value of white that a microscope's file tells."""
+    if kind != "tiff" or picture.dtype.kind == "f":
+        return None
+    try:
+        return read_metadata(path).white
+    except Warning:  # where warnings are errors
+        return None
+
+
+def problem_of(stack: StackRecord) -> str | None:
+    """Say in one line why the frames cannot be fused as they are, if they cannot."""
+    kinds = Counter((f.width, f.height, f.depth, f.colour) for f in stack.frames)
+    if len(kinds) <= 1:
+        return None
+    usual = kinds.most_common(1)[0][0]
+    odd = next(f for f in stack.frames if (f.width, f.height, f.depth, f.colour) != usual)
+    sizes = {kind[:2] for kind in kinds}
+    what = "sizes differ" if len(sizes) > 1 else "depths or colours differ"
+
+    def words(kind: tuple[int, int, int, bool]) -> str:
+        return f"{kind[0]}x{kind[1]} {'RGB' if kind[3] else 'grey'} {kind[2]} bits"
+
+    mine = words((odd.width, odd.height, odd.depth, odd.colour))
+    return f"{what}: {odd.name} is {mine}, most frames are {words(usual)}"
+
+
+def add_sample(store: Store) -> StackRecord:
+    """Make a stack of the demo's frames."""
+    from cofuse.simulation import demo_simulation
+
+    stack = store.new_stack("Sample", sample=True)
+    folder = store.stack_folder(stack.id) / "frames"
+    arrived = []
+    for number, frame in enumerate(demo_simulation().frames, start=1):
+        path = folder / f"{new_id()}.png"
+        write_image(path, frame)
+        arrived.append(Arrived(f"frame-{number:02}.png", path))
+    add_frames(store, stack, arrived)
+    return stack

@@ -1,0 +1,98 @@
+"""Routes of jobs: start, follow, cancel, delete."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import ValidationError
+
+from cofuse.errors import CofuseError
+from cofuse.web.commands import command_line
+from cofuse.web.events import job_events
+from cofuse.web.queue import names
+from cofuse.web.schemas import Command, Job, JobRecord, NewJob, Options
+from cofuse.web.service import Here
+from cofuse.web.store import Missing
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["jobs"])
+
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {}}, "description": "jobs as they change"}
+}
+
+
+@router.post("/jobs", response_model=Job, status_code=202)
+def new_job(new: NewJob, here: Here) -> JobRecord:
+    """Start a job, or let it wait for those before it."""
+    return here.queue.submit(here.store.stack(new.stack), new.options)
+
+
+@router.get("/jobs", response_model=list[Job])
+async def list_jobs(here: Here) -> list[JobRecord]:
+    """All jobs, newest first."""
+    return here.store.jobs()
+
+
+@router.get("/command", response_model=Command)
+async def command(
+    stack: str, here: Here, options: Annotated[str, Query(max_length=2000)] = "{}"
+) -> Command:
+    """Tell the command line that does the same."""
+    try:
+        chosen = Options.model_validate_json(options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise CofuseError(f"options {place}: {first['msg']}") from error
+    return Command(command=command_line(names(here.store.stack(stack)), chosen))
+
+
+@router.get("/events", response_class=Response, responses=_STREAM)
+async def all_events(here: Here) -> Response:
+    """Follow all jobs."""
+    return job_events(here.store.jobs, here.watchers, here.closing, until_over=False)
+
+
+@router.get("/jobs/{job}", response_model=Job)
+async def one_job(job: str, here: Here) -> JobRecord:
+    """One job."""
+    return here.store.job(job)
+
+
+@router.get("/jobs/{job}/events", response_class=Response, responses=_STREAM)
+async def events(job: str, here: Here) -> Response:
+    """Follow one job to its end."""
+    record = here.store.job(job)
+    return job_events(lambda: [record], here.watchers, here.closing, until_over=True)
+
+
+@router.post("/jobs/{job}/cancel", response_model=Job)
+def cancel(job: str, here: Here) -> JobRecord:
+    """Stop a job; one that is over stays as it is."""
+    record = here.store.job(job)
+    here.queue.cancel(record)
+    return record
+
+
+@router.delete("/jobs/{job}", status_code=204)
+def delete_job(job: str, here: Here) -> None:
+    """Delete a job that is over, and its result."""
+    here.store.delete_job(job)
+
+
+@router.get(
+    "/jobs/{job}/preview",
+    response_class=Response,
+    responses={200: {"content": {"image/jpeg": {}}}},
+)
+def preview(job: str, here: Here) -> Response:
+    """Show what is fused so far, the rest dim."""
+    record = here.store.job(job)
+    try:
+        data = (here.store.job_folder(record.id) / "preview.jpg").read_bytes()
+    except OSError as error:
+        raise Missing("there is no preview yet") from error
+    return Response(data, media_type="image/jpeg")

@@ -1,0 +1,180 @@
+"""Routes of stacks: upload frames, put them in order, look at them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from cofuse.errors import CofuseError
+from cofuse.web.frames import add_frames, add_sample, changed, thumbnail_path
+from cofuse.web.naming import clean_name
+from cofuse.web.schemas import (
+    FrameRecord,
+    NewStack,
+    Pending,
+    Stack,
+    StackChange,
+    StackRecord,
+    Uploaded,
+)
+from cofuse.web.service import Here, Service
+from cofuse.web.store import Busy, Missing
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["stacks"])
+
+#: Multipart is read by our own hands as it streams, so its description is ours as well.
+_UPLOAD = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {
+                            "type": "array",
+                            "items": {"type": "string", "format": "binary"},
+                        }
+                    },
+                }
+            }
+        },
+    }
+}
+
+
+@router.get("/stacks", response_model=list[Stack])
+async def list_stacks(here: Here) -> list[StackRecord]:
+    """All stacks, newest first."""
+    return here.store.stacks()
+
+
+@router.post("/stacks", response_model=Stack, status_code=201)
+def new_stack(new: NewStack, here: Here) -> StackRecord:
+    """Make an empty stack."""
+    return here.store.new_stack(clean_name(new.name or "", "Stack"))
+
+
+@router.post("/stacks/sample", response_model=Stack, status_code=201)
+def new_sample(here: Here) -> StackRecord:
+    """Make a stack of sample frames, or find the one there is."""
+    for stack in here.store.stacks():
+        if stack.sample and stack.frames:
+            return stack
+    return add_sample(here.store)
+
+
+@router.get("/stacks/{stack}", response_model=Stack)
+async def one_stack(stack: str, here: Here) -> StackRecord:
+    """One stack."""
+    return here.store.stack(stack)
+
+
+@router.patch("/stacks/{stack}", response_model=Stack)
+def change_stack(stack: str, change: StackChange, here: Here) -> StackRecord:
+    """Give a stack another name, its frames another order."""
+    store = here.store
+    with store.lock:
+        record = store.stack(stack)
+        if change.order is not None:
+            by_id = {frame.id: frame for frame in record.frames}
+            if sorted(change.order) != sorted(by_id):
+                raise CofuseError("the order must name every frame of the stack once")
+            record.frames = [by_id[identifier] for identifier in change.order]
+        if change.name is not None:
+            record.name = clean_name(change.name, record.name)
+        store.save_stack(record)
+    return record
+
+
+@router.delete("/stacks/{stack}", status_code=204)
+def delete_stack(stack: str, here: Here) -> None:
+    """Delete a stack and its frames; results of its jobs stay."""
+    here.store.delete_stack(stack)
+
+
+@router.post("/stacks/{stack}/frames", response_model=Uploaded, openapi_extra=_UPLOAD)
+async def upload(stack: str, request: Request, here: Here) -> dict[str, Any]:
+    """Upload frames, each in a field ``file``; what is no picture is named and refused."""
+    record = here.store.stack(stack)
+    arrived = await here.uploads.receive(
+        record,
+        request.headers.get("content-type", ""),
+        request.headers.get("content-length"),
+        request.stream(),
+    )
+    added, refused = await run_in_threadpool(add_frames, here.store, record, arrived)
+    return {"added": added, "refused": refused, "stack": record}
+
+
+@router.delete("/stacks/{stack}/frames/{frame}", response_model=Stack)
+def delete_frame(stack: str, frame: str, here: Here) -> StackRecord:
+    """Take a frame out of a stack."""
+    store = here.store
+    with store.lock:
+        record = store.stack(stack)
+        found = _frame(record, frame)
+        if any(job.stack == stack and not job.is_over for job in store.jobs()):
+            raise Busy("a job is using this stack; cancel it first")
+        record.frames.remove(found)
+        changed(record)
+        store.save_stack(record)
+        path = store.frame_path(stack, found)
+        path.unlink(missing_ok=True)
+        thumbnail_path(path).unlink(missing_ok=True)
+    return record
+
+
+@router.get(
+    "/stacks/{stack}/frames/{frame}/thumbnail",
+    response_class=Response,
+    responses={200: {"content": {"image/jpeg": {}}}},
+)
+def thumbnail(stack: str, frame: str, here: Here) -> Response:
+    """Show a frame, small."""
+    record = here.store.stack(stack)
+    path = thumbnail_path(here.store.frame_path(stack, _frame(record, frame)))
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise Missing("there is no such frame") from error
+    cached = {"cache-control": "private, max-age=31536000, immutable"}
+    return Response(data, media_type="image/jpeg", headers=cached)
+
+
+@router.get("/stacks/{stack}/noise", response_model=None, responses={202: {"model": Pending}})
+def noise(stack: str, here: Here, response: Response) -> dict[str, Any]:
+    """Estimate a stack's noise level, in 8-bit grey levels."""
+    record = here.store.stack(stack)
+    if not record.frames or record.problem:
+        raise Busy(record.problem or "the stack has no frames; upload some first")
+    if record.sigma is None:
+        sigma = _estimated(here, record)
+        if sigma is None:
+            response.status_code = 202
+            return {"pending": True}
+        with here.store.lock:
+            record.sigma = sigma
+            here.store.save_stack(record)
+    return {"sigma": record.sigma}
+
+
+def _estimated(here: Service, record: StackRecord) -> float | None:
+    """The noise level, as soon as it is known; the order of the frames is no matter."""
+    with here.store.lock:
+        paths = [str(here.store.frame_path(record.id, frame)) for frame in record.frames]
+    key = f"noise {record.id} {hash(tuple(sorted(paths)))}"
+    found = here.questions.ask(key, "noise", lambda: {"frames": paths})
+    return None if found is None else float(found["sigma"])
+
+
+def _frame(record: StackRecord, identifier: str) -> FrameRecord:
+    for frame in record.frames:
+        if frame.id == identifier:
+            return frame
+    raise Missing("there is no such frame")

@@ -1,0 +1,302 @@
+"""What goes over the wire, as the API's description tells it; records add what stays here."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+
+from cofuse.retouching.strokes import FARTHEST, LARGEST_RADIUS, MOST_POINTS
+
+__all__ = [
+    "AnyJSON",
+    "Command",
+    "Device",
+    "ErrorLine",
+    "Frame",
+    "FrameRecord",
+    "Info",
+    "Job",
+    "JobRecord",
+    "Limits",
+    "NewJob",
+    "NewStack",
+    "Options",
+    "Pending",
+    "PictureInfo",
+    "Preset",
+    "Refused",
+    "Result",
+    "Stack",
+    "StackChange",
+    "StackRecord",
+    "State",
+    "Stroke",
+    "Strokes",
+    "Uploaded",
+    "now",
+]
+
+State = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
+
+#: Facts whose names depend on the picture.
+AnyJSON = dict[str, Any]
+
+Name = Annotated[str, Field(max_length=200)]
+Coordinate = Annotated[FiniteFloat, Field(ge=-FARTHEST, le=FARTHEST)]
+
+
+def now() -> datetime:
+    """The present, as it is written into records."""
+    return datetime.now(UTC)
+
+
+class _Strict(BaseModel):
+    """What clients send: a word that is not known is a mistake."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ErrorLine(BaseModel):
+    """What went wrong, in one line."""
+
+    error: str
+
+
+class Pending(BaseModel):
+    """Being computed; ask again."""
+
+    pending: bool = True
+
+
+class Preset(BaseModel):
+    """A way to fuse."""
+
+    name: str
+    words: str
+
+
+class Device(Preset):
+    """Where jobs may run."""
+
+    available: bool
+
+
+class Limits(BaseModel):
+    """The most that is taken: bytes and frames of a stack, pixels of a frame, waiting jobs."""
+
+    bytes: int
+    frames: int
+    pixels: int
+    queue: int
+
+
+class Info(BaseModel):
+    """What this server can do."""
+
+    version: str
+    presets: list[Preset]
+    devices: list[Device]
+    formats: list[str]
+    limits: Limits
+    demo: bool
+
+
+class Frame(BaseModel):
+    """One file of a stack; `depth` in bits, `pages` the frames in it."""
+
+    id: str
+    name: str
+    format: str
+    width: int
+    height: int
+    depth: int
+    colour: bool
+    bytes: int
+    pages: int = 1
+
+
+class FrameRecord(Frame):
+    """A frame and the ending of its file."""
+
+    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
+    suffix: Annotated[str, Field(pattern=r"^(\.[a-z0-9]{1,5})?$")]
+
+
+class Stack(BaseModel):
+    """Frames in their order."""
+
+    id: str
+    name: str
+    created: datetime
+    frames: list[Frame] = []
+    sample: bool = False
+    problem: str | None = None
+
+
+class StackRecord(Stack):
+    """A stack and what was found out about it."""
+
+    frames: list[FrameRecord] = []  # type: ignore[assignment]
+    used: datetime = Field(default_factory=now)
+    sigma: float | None = None
+
+    @property
+    def decoded_bytes(self) -> int:
+        """Bytes of all frames in memory."""
+        values = (f.width * f.height * (3 if f.colour else 1) * f.pages for f in self.frames)
+        return sum(n * f.depth // 8 for n, f in zip(values, self.frames, strict=True))
+
+    @property
+    def pages(self) -> int:
+        """Frames in all files."""
+        return sum(frame.pages for frame in self.frames)
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(frame.bytes for frame in self.frames)
+
+
+class NewStack(_Strict):
+    """A stack to be made."""
+
+    name: Name | None = None
+
+
+class StackChange(_Strict):
+    """Another name, another order."""
+
+    name: Name | None = None
+    order: Annotated[list[str], Field(max_length=10_000)] | None = None
+
+
+class Refused(BaseModel):
+    """A file that is no frame, and why."""
+
+    name: str
+    error: str
+
+
+class Uploaded(BaseModel):
+    """What became of uploaded files."""
+
+    added: list[Frame]
+    refused: list[Refused]
+    stack: Stack
+
+
+class Options(_Strict):
+    """How to fuse; the words of the command line."""
+
+    sigma: Literal["auto"] | Annotated[FiniteFloat, Field(ge=0, le=255)] = "auto"
+    denoise: Annotated[FiniteFloat, Field(ge=0, le=1)] = 1.0
+    align: bool = True
+    preset: Literal["auto", "fast", "paper"] = "auto"
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    hot_pixels: Literal["auto", "off"] = "auto"
+    depth: bool = False
+    max_memory: Annotated[str, Field(max_length=20)] | None = None
+    z_step: FiniteFloat | None = None
+
+
+class NewJob(_Strict):
+    """A job to be started."""
+
+    stack: Annotated[str, Field(max_length=100)]
+    options: Options = Field(default_factory=Options)
+
+
+class Command(BaseModel):
+    """The matching command line."""
+
+    command: str
+
+
+class Result(BaseModel):
+    """What a job made."""
+
+    width: int
+    height: int
+    depth: int
+    colour: bool
+    frames: int
+    sigma: float
+    sigma_estimated: bool
+    seconds: float
+    stages: dict[str, float]
+    hot_pixels: int
+    moved: float
+    device: str
+    names: list[str]
+    has_depth: bool
+    notes: list[str] = []
+
+
+class Job(BaseModel):
+    """A job and where it stands."""
+
+    id: str
+    stack: str
+    name: str
+    state: State
+    created: datetime
+    started: datetime | None = None
+    ended: datetime | None = None
+    options: Options
+    command: str
+    stage: str = ""
+    done: int = 0
+    total: int = 0
+    seconds_left: float | None = None
+    progress: float = 0.0
+    preview: int = 0
+    error: str | None = None
+    result: Result | None = None
+    retouched: int = 0
+
+
+class JobRecord(Job):
+    """A job, the frames it takes, and what its pictures are shown by."""
+
+    frames: list[FrameRecord] = []
+    white: float = 255.0
+    metrics: AnyJSON | None = None
+    #: Counts changes, for those who watch; not kept.
+    version: int = Field(default=0, exclude=True)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self.state not in ("waiting", "running")
+
+
+class PictureInfo(BaseModel):
+    """A picture to look at, in tiles."""
+
+    name: str
+    title: str
+    width: int
+    height: int
+    tile: int
+    overlap: int
+    levels: int
+    format: str
+
+
+class Stroke(_Strict):
+    """A stroke that paints a frame over the result, in the result's pixels."""
+
+    frame: Annotated[int, Field(ge=0, lt=100_000)]
+    radius: Annotated[FiniteFloat, Field(gt=0, le=LARGEST_RADIUS)]
+    softness: Annotated[FiniteFloat, Field(ge=0, le=1)] = 0.5
+    points: Annotated[
+        list[tuple[Coordinate, Coordinate]], Field(min_length=1, max_length=MOST_POINTS)
+    ]
+
+
+class Strokes(_Strict):
+    """All strokes, in their order."""
+
+    strokes: Annotated[list[Stroke], Field(max_length=10_000)]

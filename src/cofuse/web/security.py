@@ -1,0 +1,204 @@
+"""The door: who may come in, from where, and what a browser may do with what it gets.
+
+A page of another site must be able to do nothing here. It cannot know the token; requests that
+name another host (DNS rebinding) or come from another origin are refused before anything else.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import json
+import socket
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cofuse.web.limits import Config
+
+__all__ = ["Door", "TooLarge", "is_loopback"]
+
+POLICY = (
+    "default-src 'self'; img-src 'self' blob: data:; style-src 'self'; script-src 'self'; "
+    "connect-src 'self'; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; "
+    "form-action 'self'"
+)
+
+_HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "x-frame-options": "DENY",
+}
+
+#: Most bytes of a request; uploads of frames have a limit of their own.
+_LONGEST_BODY = 16 * 2**20
+
+_LOCKED = """<!doctype html><html lang="en"><meta charset="utf-8"><title>cofuse</title>
+<h1>This page is locked</h1>
+<p>Open the address that <code>cofuse serve</code> printed, with its token.</p></html>"""
+
+
+class TooLarge(HTTPException):
+    """More came than may come."""
+
+    def __init__(self, line: str) -> None:
+        # Otherwise the rest would still be read, if only to be thrown away.
+        super().__init__(413, line, {"connection": "close"})
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Door:
+    """Lets in who has the token, and says in every answer what a browser may do with it."""
+
+    def __init__(self, app: ASGIApp, config: Config) -> None:
+        self.app, self.config = app, config
+        # Cookies do not tell ports apart: two servers must not lock each other out.
+        self.cookie = f"cofuse-{config.port}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or pass it on."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        path, method = scope["path"], scope["method"]
+        answer = self._refusal(headers, path, method, scope)
+        if answer is None and path == "/" and (given := _token(scope)) is not None:
+            answer = self._entrance(given)
+        elif answer is None and not self._is_known(headers):
+            answer = self._locked(path)
+        if answer is not None:
+            await _answer(send, *answer)
+            return
+        uploading = path.startswith("/api/stacks/") and path.endswith("/frames")
+        incoming = receive if uploading else _limited(receive)
+        await self.app(scope, incoming, _guarded(send))
+
+    def _refusal(
+        self, headers: Headers, path: str, method: str, scope: Scope
+    ) -> tuple[int, dict[str, str], bytes] | None:
+        """Refuse what comes under another name or from another site."""
+        hosts, origins = headers.getlist("host"), headers.getlist("origin")
+        if len(hosts) != 1 or not self._is_ours(hosts[0]):
+            return _error(403, "this server answers under its own address only")
+        if any(origin != f"http://{hosts[0]}" for origin in origins):
+            return _error(403, "requests from other sites are refused")
+        site = headers.get("sec-fetch-site", "none")
+        if site not in ("none", "same-origin") and path != "/":
+            return _error(403, "requests from other sites are refused")
+        if method not in ("GET", "HEAD") and not origins and not _bearer(headers):
+            return _error(403, "a request that changes something needs an Origin or a Bearer token")
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        """Whether a Host names the address we are bound to."""
+        name, colon, port = host.rpartition(":")
+        if not colon or "]" in port:
+            name, port = host, "80"
+        if port != str(self.config.port):
+            return False
+        bound, name = self.config.host.lower(), name.strip("[]").lower()
+        if name == bound or (is_loopback(bound) and name == "localhost"):
+            return True
+        if bound not in ("0.0.0.0", "::"):
+            return False
+        # Rebinding works by names: any number is as good as another, of names only our own.
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name in ("localhost", socket.gethostname().lower())
+        return True
+
+    def _is_known(self, headers: Headers) -> bool:
+        """Whether a request carries the token."""
+        given = _bearer(headers)
+        if given is None:
+            # By hand: odd cookies of other servers on this machine must not hide our own.
+            pairs = (pair.partition("=") for pair in headers.get("cookie", "").split(";"))
+            values = (value.strip() for name, _, value in pairs if name.strip() == self.cookie)
+            return any(self._fits(value) for value in values)
+        return self._fits(given)
+
+    def _fits(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(), self.config.token.encode())
+
+    def _entrance(self, given: str) -> tuple[int, dict[str, str], bytes]:
+        """Take the token out of the address bar and keep it where scripts cannot read it."""
+        if not self._fits(given):
+            return self._locked("/")
+        cookie = f"{self.cookie}={self.config.token}; HttpOnly; SameSite=Strict; Path=/"
+        return 303, {"location": "/", "set-cookie": cookie}, b""
+
+    def _locked(self, path: str) -> tuple[int, dict[str, str], bytes]:
+        if path.startswith("/api/"):
+            status, headers, body = _error(401, "the token is missing or wrong")
+            return status, headers | {"www-authenticate": "Bearer"}, body
+        return 401, {"content-type": "text/html; charset=utf-8"}, _LOCKED.encode()
+
+
+def _token(scope: Scope) -> str | None:
+    """The token in the address, if there is one."""
+    given = parse_qs(scope["query_string"].decode("latin-1")).get("token")
+    return given[0] if given else None
+
+
+def _bearer(headers: Headers) -> str | None:
+    """The token that a program sent."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" and given.strip() else None
+
+
+def _error(status: int, line: str) -> tuple[int, dict[str, str], bytes]:
+    return status, {"content-type": "application/json"}, json.dumps({"error": line}).encode()
+
+
+async def _answer(send: Send, status: int, headers: dict[str, str], body: bytes) -> None:
+    """Answer without asking the application."""
+    fields = headers | {"content-length": str(len(body)), "cache-control": "no-store"}
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in fields.items()]
+    guarded = _guarded(send)
+    await guarded({"type": "http.response.start", "status": status, "headers": raw})
+    await guarded({"type": "http.response.body", "body": body})
+
+
+def _guarded(send: Send) -> Send:
+    """Put the rules for browsers into every answer."""
+
+    async def guarded(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers[name] = value
+            if "cache-control" not in headers:
+                headers["cache-control"] = "no-store"
+        await send(message)
+
+    return guarded
+
+
+def _limited(receive: Receive) -> Receive:
+    """Stop reading a body that goes on and on."""
+    total = 0
+
+    async def limited() -> Message:
+        nonlocal total
+        message = await receive()
+        total += len(message.get("body", b""))
+        if total > _LONGEST_BODY:
+            raise TooLarge(f"a request may have {_LONGEST_BODY} bytes")
+        return message
+
+    return limited

@@ -1,0 +1,214 @@
+// A picture of any size: OpenSeadragon, which asks only for the tiles that are seen, with our keys and
+// with named layers that lie over each other.
+
+import * as api from "./api.js";
+
+/* global OpenSeadragon */
+const calm = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+// OpenSeadragon would put a <style> into the page, which the content policy forbids, unless it finds its
+// own there. An element of that name in no namespace is found, and means nothing to the browser.
+function forestallInlineStyle() {
+  const decoy = document.createElementNS(null, "style");
+  decoy.setAttribute("data-openseadragon-mobile-css", "true");
+  document.head.append(decoy);
+}
+
+/** The tiles of one picture of a job; `version` changes when the picture does. */
+export function tileSource(job, picture, version = 0) {
+  return {
+    width: picture.width,
+    height: picture.height,
+    tileSize: picture.tile,
+    tileOverlap: picture.overlap,
+    minLevel: 0,
+    getTileUrl: (level, column, row) => api.tileUrl(job.id, picture.name, level, column, row, version),
+  };
+}
+
+export class DeepViewer {
+  constructor(element, label) {
+    if (!document.querySelector("style[data-openseadragon-mobile-css]")) forestallInlineStyle();
+    this.element = element;
+    this.layers = new Map(); // key -> {item, rank}
+    this.turns = new Map(); // key -> how often it was asked for, so that only the last answer counts
+    this.osd = OpenSeadragon({
+      element,
+      drawer: "canvas",
+      showNavigationControl: false,
+      visibilityRatio: 0.4,
+      minZoomImageRatio: 0.7,
+      maxZoomPixelRatio: 24,
+      zoomPerScroll: 1.25,
+      animationTime: calm ? 0 : 0.5,
+      springStiffness: 9,
+      blendTime: 0,
+      timeout: 120000,
+      gestureSettingsMouse: { clickToZoom: false, dblClickToZoom: true },
+      gestureSettingsTouch: { clickToZoom: false, dblClickToZoom: true },
+      gestureSettingsPen: { clickToZoom: false },
+    });
+    this.fitted = true; // the whole picture is shown, and should be after a change of size, too
+    for (const name of ["canvas-drag", "canvas-scroll", "canvas-pinch", "canvas-double-click"]) {
+      this.on(name, () => {
+        this.fitted = false;
+      });
+    }
+    this.on("resize", () => this.fitted && requestAnimationFrame(() => this.osd.viewport?.goHome(true)));
+    // Pixels are shown as they are when they are larger than the screen's.
+    this.on("zoom", () => this.osd.drawer.setImageSmoothingEnabled(!(this.scale() > 2.5)));
+    const canvas = this.osd.canvas;
+    canvas.setAttribute("role", "application");
+    this.describe(label);
+    // Before OpenSeadragon, whose keys also turn and mirror the picture.
+    element.addEventListener("keydown", (event) => this.#key(event), { capture: true });
+  }
+
+  describe(label) {
+    this.osd.canvas.setAttribute("aria-label", `${label}. Arrow keys move, plus and minus zoom, 0 shows all.`);
+  }
+
+  on(name, listener) {
+    this.osd.addHandler(name, listener);
+  }
+
+  off(name, listener) {
+    this.osd.removeHandler(name, listener);
+  }
+
+  /** Show, change or, without a source, take away a layer. Resolves with its item, or null. */
+  async layer(key, source, { rank = 0, opacity = 1 } = {}) {
+    const turn = (this.turns.get(key) ?? 0) + 1;
+    this.turns.set(key, turn);
+    const old = this.layers.get(key);
+    if (!source) {
+      this.#drop(key, old);
+      return null;
+    }
+    const item = await new Promise((resolve, reject) => {
+      this.osd.addTiledImage({
+        tileSource: source,
+        opacity,
+        success: (event) => resolve(event.item),
+        error: (event) => reject(new Error(event.message)),
+      });
+    });
+    if (this.turns.get(key) !== turn) {
+      this.osd.world.removeItem(item);
+      return null;
+    }
+    // Over the old one, which goes only when the new one is drawn: nothing flickers.
+    const below = [...this.layers.values()].filter((layer) => layer.rank <= rank).length;
+    this.osd.world.setItemIndex(item, Math.min(below, this.osd.world.getItemCount() - 1));
+    this.layers.set(key, { item, rank });
+    if (old) {
+      const remove = () => this.osd.world.getIndexOfItem(old.item) >= 0 && this.osd.world.removeItem(old.item);
+      if (item.getFullyLoaded()) remove();
+      else item.addOnceHandler("fully-loaded-change", remove);
+    }
+    return item;
+  }
+
+  #drop(key, old) {
+    if (!old) return;
+    this.layers.delete(key);
+    this.osd.world.removeItem(old.item);
+  }
+
+  clear() {
+    this.fitted = true;
+    for (const key of this.turns.keys()) this.turns.set(key, this.turns.get(key) + 1);
+    this.layers.clear();
+    this.osd.world.removeAll();
+  }
+
+  item(key) {
+    return this.layers.get(key)?.item ?? null;
+  }
+
+  base() {
+    return this.osd.world.getItemAt(0) ?? null;
+  }
+
+  /** Pixels of the screen (as CSS counts them) for one pixel of the picture. */
+  scale() {
+    const base = this.base();
+    return base ? base.viewportToImageZoom(this.osd.viewport.getZoom()) : 1;
+  }
+
+  /** From a place in the viewer's element to one in the picture, and back. */
+  toPicture(point) {
+    return this.base().viewerElementToImageCoordinates(new OpenSeadragon.Point(point.x, point.y));
+  }
+
+  toElement(x, y) {
+    return this.base().imageToViewerElementCoordinates(new OpenSeadragon.Point(x, y));
+  }
+
+  zoomBy(factor) {
+    this.fitted = false;
+    this.osd.viewport.zoomBy(factor).applyConstraints();
+  }
+
+  fit() {
+    this.fitted = true;
+    this.osd.viewport.goHome();
+  }
+
+  actual() {
+    const base = this.base();
+    this.fitted = false;
+    if (!base) return;
+    const { viewport } = this.osd;
+    const target = base.imageToViewportZoom(1 / window.devicePixelRatio);
+    // A small picture is smaller at its own size than it could otherwise become.
+    viewport.minZoomLevel = Math.min(0.7 * viewport.getHomeZoom(), target);
+    viewport.zoomTo(target).applyConstraints();
+  }
+
+  moveBy(x, y) {
+    this.fitted = false;
+    const size = this.osd.viewport.getContainerSize();
+    const step = this.osd.viewport.deltaPointsFromPixels(new OpenSeadragon.Point(x * size.x, y * size.y));
+    this.osd.viewport.panBy(step).applyConstraints();
+  }
+
+  /** Take the view of another viewer of the same picture. */
+  lookLike(other) {
+    const from = other.osd.viewport;
+    this.fitted = other.fitted;
+    const to = this.osd.viewport;
+    to.zoomTo(from.getZoom(true), null, true);
+    to.panTo(from.getCenter(true), true);
+  }
+
+  /** Say that the middle of the view was chosen, as a click there would. */
+  chooseMiddle() {
+    const size = this.osd.viewport.getContainerSize();
+    this.osd.raiseEvent("choose-middle", { position: new OpenSeadragon.Point(size.x / 2, size.y / 2) });
+  }
+
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target !== this.osd.canvas) return;
+    const far = event.shiftKey ? 0.5 : 0.1;
+    const actions = {
+      "+": () => this.zoomBy(1.4),
+      "=": () => this.zoomBy(1.4),
+      "-": () => this.zoomBy(1 / 1.4),
+      _: () => this.zoomBy(1 / 1.4),
+      0: () => this.fit(),
+      1: () => this.actual(),
+      ArrowLeft: () => this.moveBy(-far, 0),
+      ArrowRight: () => this.moveBy(far, 0),
+      ArrowUp: () => this.moveBy(0, -far),
+      ArrowDown: () => this.moveBy(0, far),
+      Enter: () => this.chooseMiddle(),
+    };
+    if (event.key === "Tab" || event.key === "Escape") return;
+    event.stopPropagation();
+    const action = actions[event.key];
+    if (!action) return;
+    event.preventDefault();
+    action();
+  }
+}

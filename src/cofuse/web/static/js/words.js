@@ -1,0 +1,78 @@
+// Numbers and states in plain words.
+
+export function bytes(count) {
+  if (count < 1e6) return `${Math.max(1, Math.round(count / 1e3))} kB`;
+  return count < 1e9 ? `${(count / 1e6).toFixed(1)} MB` : `${(count / 1e9).toFixed(2)} GB`;
+}
+
+export const plural = (count, one, many = `${one}s`) => `${count} ${count === 1 ? one : many}`;
+
+export function seconds(value) {
+  if (value < 1) return "a second";
+  if (value < 60) return `${Math.round(value)} s`;
+  const minutes = Math.floor(value / 60);
+  if (minutes < 60) return `${minutes} min ${Math.round(value % 60)} s`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+/** A short time as it was measured, for tables. */
+export const duration = (value) => (value < 10 ? `${value.toFixed(1)} s` : seconds(value));
+
+export const megapixels = (width, height) =>
+  `${((width * height) / 1e6).toFixed(width * height < 1e7 ? 1 : 0)} MP`;
+
+/** A file may hold several frames, as a multi-page TIFF does. */
+export const frameCount = (stack) => (stack?.frames ?? []).reduce((sum, { pages }) => sum + (pages ?? 1), 0);
+
+/** Two lines: what the picture is, and what the file is. */
+export function frameFacts(frame) {
+  const pages = frame.pages > 1 ? `, ${frame.pages} pages` : "";
+  return [
+    `${frame.width} × ${frame.height}, ${frame.depth} bit${frame.colour ? "" : " grey"}`,
+    `${frame.format.toUpperCase()}${pages}, ${bytes(frame.bytes)}`,
+  ];
+}
+
+export const STATES = {
+  waiting: "waiting",
+  running: "fusing",
+  done: "done",
+  failed: "failed",
+  cancelled: "cancelled",
+  interrupted: "interrupted",
+};
+
+// What the library calls its stages, as one would say them.
+const STAGES = {
+  read: "Reading the frames",
+  "hot pixels": "Looking for hot pixels",
+  align: "Aligning the frames",
+  frames: "Bringing the frames into place",
+  noise: "Measuring the noise",
+  focus: "Looking for the focus",
+  look: "Looking for what is sharp",
+  choice: "Choosing the sharpest frame",
+  fusion: "Fusing",
+  composition: "Putting the picture together",
+  restoration: "Taking the noise out",
+  reconstruction: "Taking the noise out",
+  depth: "Measuring the depth",
+  write: "Writing the picture",
+  writing: "Writing the picture",
+  stopping: "Stopping",
+};
+
+export const stageWords = (stage) => STAGES[stage] ?? capital(stage);
+
+/** When it was, by the clock; by the day if that was another. */
+export function moment(text) {
+  const time = new Date(text);
+  const today = time.toDateString() === new Date().toDateString();
+  return today
+    ? time.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
+    : time.toLocaleDateString([], { day: "numeric", month: "short" });
+}
+
+export const isActive = (job) => job.state === "waiting" || job.state === "running";
+
+export const capital = (words) => words.charAt(0).toUpperCase() + words.slice(1);

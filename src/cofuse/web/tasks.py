@@ -1,0 +1,265 @@
+"""What the worker process does: fuse a stack, measure noise and quality, retouch.
+
+Tasks get plain values and return plain values; pictures are left in the job's folder.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cofuse.alignment import Alignment, aligned, alignment_from_json, alignment_to_json
+from cofuse.files import write_json
+from cofuse.images import Pixels, Stack
+from cofuse.jobs import Reading, Request
+from cofuse.jobs.frames import mend_hot_pixels, read_frames
+from cofuse.jobs.run import Job, Outcome
+from cofuse.progress import Progress, ProgressCallback
+from cofuse.web.asking import fusing_request
+from cofuse.web.kept_metadata import save_metadata
+from cofuse.web.naming import with_own_names
+from cofuse.web.pacing import Pace
+from cofuse.web.previewing import Preview
+
+__all__ = ["TASKS"]
+
+Tell = Callable[[dict[str, Any]], None]
+
+#: Seconds between two reports to the server.
+_REPORT_EVERY = 0.15
+#: Rows that are averaged at a time.
+_STRIP = 128
+#: Side of the part of large pictures that metrics look at.
+_METRICS_SIDE = 1536
+
+
+class _KeepingJob(Job):
+    """A job that keeps the frames as they were brought into place, to be looked at."""
+
+    def __init__(self, request: Request, preview: Preview, most_bytes: int) -> None:
+        super().__init__(request)
+        self._preview, self._most_bytes = preview, most_bytes
+
+    @contextmanager
+    def prepared(self, progress: ProgressCallback) -> Iterator[tuple[Stack, Alignment | None, int]]:
+        """Mend and align the frames as every job does, and write them down."""
+        folder = self.request.output.parent
+        self._preview.begin(self.frames.stack, self.reference)
+        with super().prepared(progress) as (stack, alignment, hot):
+            self._preview.begin(stack, len(stack) // 2)
+            if stack.frame_bytes * len(stack) <= self._most_bytes:
+                (folder / "frames").mkdir()
+                for index, frame in enumerate(stack):
+                    np.save(folder / "frames" / f"{index:04d}.npy", frame)
+                    progress(Progress("frames", index + 1, len(stack)))
+            if alignment is not None:
+                (folder / "alignment.json").write_text(alignment_to_json(alignment), "utf-8")
+            _save_average(folder / "average.npy", stack)
+            yield stack, alignment, hot
+
+
+def fuse(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """Fuse a stack exactly as the command line does, and keep what a viewer shows."""
+    start = time.perf_counter()
+    folder, options = Path(arguments["folder"]), arguments["options"]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)
+        preview = Preview(folder / "preview.jpg")
+        request = fusing_request(folder, arguments["frames"], options)
+        job = _KeepingJob(request, preview, arguments["keep_frames"])
+        pace = Pace(
+            job.plan.seconds,
+            sigma=options["sigma"],
+            align=options["align"],
+            hot_pixels=options["hot_pixels"] == "auto",
+            depth=options["depth"],
+        )
+        tell({"seconds_left": job.plan.seconds})
+        outcome = job.run(_reporter(pace, preview, tell), preview=preview.paint)
+        report = with_own_names(outcome.report, arguments["names"])
+        report["output"] = "result.tif"
+        _save(outcome, job, folder, report)
+    stages = {name: float(value) for name, value in outcome.report["seconds"].items()}
+    stack, alignment = outcome.stack, outcome.alignment
+    return {
+        "white": stack.white,
+        "result": {
+            "width": stack.width,
+            "height": stack.height,
+            "depth": 8 * stack.dtype.itemsize,
+            "colour": stack.is_colour,
+            "frames": len(stack),
+            "sigma": float(outcome.fusion.sigma),
+            "sigma_estimated": bool(outcome.fusion.sigma_estimated),
+            "seconds": time.perf_counter() - start,
+            "stages": {name: value for name, value in stages.items() if name != "total"},
+            "hot_pixels": outcome.hot_pixels,
+            "moved": 0.0 if alignment is None else float(alignment.largest_displacement()),
+            "device": outcome.report["device"],
+            "names": with_own_names(list(stack.names), arguments["names"]),
+            "has_depth": outcome.depth is not None,
+            "notes": with_own_names(
+                list(dict.fromkeys(str(one.message) for one in told)), arguments["names"]
+            ),
+        },
+    }
+
+
+def _reporter(pace: Pace, preview: Preview, tell: Tell) -> ProgressCallback:
+    """Tell the server where the work stands, not too often, and hear whether to stop."""
+    last: tuple[str, float] = "", 0.0
+
+    def report(progress: Progress) -> None:
+        nonlocal last
+        share, left = pace.step(progress)
+        moment = time.monotonic()
+        if progress.stage == last[0] and moment - last[1] < _REPORT_EVERY:
+            tell({})
+            return
+        last = progress.stage, moment
+        facts = {"stage": progress.stage, "done": progress.done, "total": progress.total}
+        facts |= {"progress": share, "seconds_left": left, "preview": preview.written()}
+        tell(facts)
+
+    return report
+
+
+def _save(outcome: Outcome, job: Job, folder: Path, report: dict[str, Any]) -> None:
+    """Write what a viewer shows beside the result that the job wrote."""
+    fusion = outcome.fusion
+    maps = {"result": fusion.image, "source": fusion.source_map, "confidence": fusion.confidence}
+    if outcome.depth is not None:
+        maps["depth"] = outcome.depth.position
+    for name, pixels in maps.items():
+        if pixels is not None:
+            np.save(folder / f"{name}.npy", pixels)
+    save_metadata(folder / "metadata.json", job.metadata)
+    write_json(folder / "report.json", report, overwrite=True)
+
+
+def _save_average(path: Path, stack: Stack) -> None:
+    """Write the mean of all frames, a few rows at a time: they need not fit into memory twice."""
+    mean = np.lib.format.open_memmap(path, mode="w+", dtype=stack.dtype, shape=stack.shape)
+    readers = [stack.part_reader(index) for index in range(len(stack))]
+    for top in range(0, stack.height, _STRIP):
+        rows = slice(top, min(top + _STRIP, stack.height))
+        total = np.zeros((rows.stop - rows.start, *stack.shape[1:]), np.float64)
+        for read in readers:
+            total += read(rows, slice(0, stack.width))
+        total /= len(stack)
+        mean[rows] = np.rint(total) if stack.dtype.kind == "u" else total
+    mean.flush()
+
+
+def _frames_of(arguments: dict[str, Any]) -> Stack:
+    """The aligned frames of a job, mapped from their files."""
+    folder = Path(arguments["folder"]) / "frames"
+    files = [folder / f"{index:04d}.npy" for index in range(arguments["count"])]
+    readers = [partial(np.load, file, mmap_mode="r") for file in files]
+    return Stack(readers, white=arguments["white"])
+
+
+#: The frames that `frame` made one of last, and the job they belong to.
+_at_hand: dict[str, Stack] = {}
+
+
+def frame(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """Bring one frame into place again, where all together were too large to be kept."""
+    folder, index = Path(arguments["folder"]), arguments["index"]
+    if arguments["folder"] not in _at_hand:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            stack = read_frames(arguments["frames"], Reading()).stack
+            if arguments["hot_pixels"] == "auto":
+                stack, _ = mend_hot_pixels(stack, lambda _: tell({}))
+            if (folder / "alignment.json").exists():
+                found = alignment_from_json((folder / "alignment.json").read_text("utf-8"))
+                stack = aligned(stack, found)
+        _at_hand.clear()
+        _at_hand[arguments["folder"]] = stack
+    (folder / "frames").mkdir(exist_ok=True)
+    new = folder / "frames" / f"{index:04d}.new"
+    with new.open("wb") as file:
+        np.save(file, _at_hand[arguments["folder"]][index])
+    new.rename(new.with_suffix(".npy"))
+    return {}
+
+
+def noise(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """Estimate the noise of a stack as fusing would."""
+    from cofuse.camera_noise import estimate_stack_noise
+    from cofuse.methods.joint import noise_of_frames
+    from cofuse.noise import CLEAN_BELOW
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        stack = read_frames(arguments["frames"], Reading()).stack
+        found = estimate_stack_noise(stack, progress=lambda _: tell({}))
+    level = float(np.sqrt(np.mean(noise_of_frames(found) ** 2)))
+    if level < CLEAN_BELOW:
+        return {"sigma": 0.0}
+    return {"sigma": float(found.model.sigma_at(127.5)) if found.model.gain > 0 else level}
+
+
+def metrics(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """Score a result against its frames; of a large picture, its middle."""
+    from cofuse.metrics.scoring import choose_metrics, score
+
+    folder, white = Path(arguments["folder"]), arguments["white"]
+    result = np.load(folder / "result.npy", mmap_mode="r")
+    stack = _frames_of(arguments)
+    part = tuple(_middle(side) for side in result.shape[:2])
+    sources: list[Pixels] = []
+    for frame in stack:
+        sources.append(np.ascontiguousarray(frame[part]))
+        tell({})
+    names = choose_metrics((), sources=True, truth=False) if len(stack) > 1 else ()
+    picture = np.ascontiguousarray(result[part])
+    values: dict[str, float | None] = {}
+    for name in names:
+        tell({})
+        value = score(picture, metrics=[name], sources=sources, white=white)[name]
+        values[name] = float(value) if np.isfinite(value) else None
+    rows, columns = part
+    return {
+        "values": values,
+        "part": [columns.start, rows.start, columns.stop, rows.stop],
+    }
+
+
+def _middle(size: int) -> slice:
+    side = min(size, _METRICS_SIDE)
+    return slice((size - side) // 2, (size - side) // 2 + side)
+
+
+def retouch(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """Paint strokes into a picture; what was painted before need not be painted again."""
+    from cofuse.retouching import Stroke, restored_frames
+    from cofuse.retouching import retouch as paint
+
+    folder = Path(arguments["folder"])
+    strokes = [Stroke(**stroke) for stroke in arguments["strokes"]]
+    image = np.load(folder / arguments["start"], mmap_mode="r")
+    frames = restored_frames(_frames_of(arguments), sigma=arguments["sigma"])
+    for stroke in strokes:
+        image = paint(image, frames, [stroke])
+        tell({})
+    np.save(folder / arguments["end"], image)
+    return {}
+
+
+TASKS: dict[str, Callable[[dict[str, Any], Tell], dict[str, Any]]] = {
+    "frame": frame,
+    "fuse": fuse,
+    "noise": noise,
+    "metrics": metrics,
+    "retouch": retouch,
+}

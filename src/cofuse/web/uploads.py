@@ -1,0 +1,183 @@
+"""Uploads: files go to disk as they stream in, and stop where they pass the limits."""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import BinaryIO
+
+from python_multipart.exceptions import FormParserError, MultipartParseError
+from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.concurrency import run_in_threadpool
+
+from cofuse.errors import CofuseError
+from cofuse.web.frames import Arrived, raw_suffix
+from cofuse.web.schemas import StackRecord
+from cofuse.web.security import TooLarge
+from cofuse.web.store import Missing, Store, new_id
+
+__all__ = ["Uploads"]
+
+#: Bytes that are gathered before they go to a thread that writes them.
+_BATCH = 2**20
+#: Room that multipart needs around every file.
+_ENVELOPE = 2**16
+_LONGEST_HEADER = 2**14
+#: Bytes of the disk that uploads never take.
+_SPARE_DISK = 500 * 10**6
+
+
+class Uploads:
+    """Takes uploads in; knows how many bytes are under way to every stack."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._coming: defaultdict[str, int] = defaultdict(int)
+
+    async def receive(
+        self, stack: StackRecord, content_type: str, length: str | None, body: AsyncIterator[bytes]
+    ) -> list[Arrived]:
+        """Write the files of a request to the stack's folder, all or none of them."""
+        kind, options = parse_options_header(content_type)
+        if kind != b"multipart/form-data" or not options.get(b"boundary"):
+            raise CofuseError('send frames as multipart/form-data, each in a field "file"')
+        await run_in_threadpool(self._check_room)
+        allowed = self._store.config.max_upload
+        if length is not None and length.isdigit():
+            self._check(stack, int(length) - _ENVELOPE, allowed)
+        folder = self._store.stack_folder(stack.id) / "frames"
+        parts = _Parts(options[b"boundary"], folder, self._store.config.max_frames)
+        taken, whole = 0, False
+        try:
+            batch = bytearray()
+            async for chunk in body:
+                taken += len(chunk)
+                self._coming[stack.id] += len(chunk)
+                self._check(stack, 0, allowed)
+                batch += chunk
+                if len(batch) >= _BATCH:
+                    await run_in_threadpool(self._feed, parts, bytes(batch))
+                    batch.clear()
+            await run_in_threadpool(parts.feed, bytes(batch))
+            whole = parts.ended
+            if not whole:
+                raise CofuseError("the upload ended too early; send it again")
+        finally:
+            self._coming[stack.id] -= taken
+            parts.close(keep=whole)
+            if not self._store.has_stack(stack.id):  # deleted meanwhile, but for what came since
+                shutil.rmtree(self._store.stack_folder(stack.id), ignore_errors=True)
+                raise Missing("the stack was deleted meanwhile")
+        if not parts.files:
+            raise CofuseError('no file was sent; send frames in the multipart field "file"')
+        return parts.files
+
+    def _check(self, stack: StackRecord, more: int, allowed: int) -> None:
+        if stack.file_bytes + self._coming[stack.id] + more > allowed + _ENVELOPE:
+            raise TooLarge(f"the frames of a stack may have {allowed} bytes (--max-upload)")
+
+    def _check_room(self) -> None:
+        """Refuse uploads when the store or the disk is full."""
+        store = self._store
+        if store.size() > store.config.keep_size:
+            store.clean_up()
+            if store.size() > store.config.keep_size:
+                raise TooLarge("the server keeps as much as it may (--keep-size); delete something")
+        self._check_disk()
+
+    def _check_disk(self) -> None:
+        if shutil.disk_usage(self._store.config.folder).free < _SPARE_DISK:
+            raise TooLarge("the disk is nearly full; delete something first")
+
+    def _feed(self, parts: _Parts, batch: bytes) -> None:
+        self._check_disk()  # others upload as well, and jobs write
+        parts.feed(batch)
+
+
+class _Parts:
+    """Takes multipart apart and writes the parts called "file" to files of our own names."""
+
+    def __init__(self, boundary: bytes, folder: Path, most: int) -> None:
+        self.files: list[Arrived] = []
+        self.ended = False
+        self._folder, self._most = folder, most
+        self._file: BinaryIO | None = None
+        self._field = self._value = b""
+        self._headers: dict[bytes, bytes] = {}
+        try:
+            self._parser = MultipartParser(
+                boundary,
+                {
+                    "on_part_begin": self._begin,
+                    "on_header_field": self._header_field,
+                    "on_header_value": self._header_value,
+                    "on_header_end": self._header_end,
+                    "on_headers_finished": self._open,
+                    "on_part_data": self._write,
+                    "on_part_end": self._end_part,
+                    "on_end": self._end,
+                },
+            )
+        except FormParserError as error:
+            raise CofuseError(f"the upload cannot be read ({error})") from error
+
+    def feed(self, data: bytes) -> None:
+        """Take more of the body."""
+        try:
+            self._parser.write(data)
+        except FormParserError as error:
+            raise CofuseError(f"the upload cannot be read ({error}); send it again") from error
+        except OSError as error:  # the disk is full, or the stack was deleted meanwhile
+            raise CofuseError(f"the upload cannot be kept: {error.strerror}") from error
+
+    def close(self, *, keep: bool) -> None:
+        """Close what is open; what did not come whole goes."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if not keep:
+            for file in self.files:
+                file.path.unlink(missing_ok=True)
+
+    def _begin(self) -> None:
+        self._field = self._value = b""
+        self._headers = {}
+
+    def _header_field(self, data: bytes, start: int, end: int) -> None:
+        self._field += data[start:end]
+        self._check_header()
+
+    def _header_value(self, data: bytes, start: int, end: int) -> None:
+        self._value += data[start:end]
+        self._check_header()
+
+    def _check_header(self) -> None:
+        if len(self._field) + len(self._value) > _LONGEST_HEADER or len(self._headers) > 16:
+            raise MultipartParseError("a part has headers that are too long")
+
+    def _header_end(self) -> None:
+        self._headers[self._field.lower()] = self._value
+        self._field = self._value = b""
+
+    def _open(self) -> None:
+        _, options = parse_options_header(self._headers.get(b"content-disposition", b""))
+        if options.get(b"name") != b"file" or b"filename" not in options:
+            return
+        if len(self.files) >= self._most:
+            raise TooLarge(f"a stack may have {self._most} frames (--max-frames)")
+        name = options[b"filename"].decode("utf-8", "replace")
+        path = self._folder / f"{new_id()}{raw_suffix(name)}"
+        self._file = path.open("xb")
+        self.files.append(Arrived(name, path))
+
+    def _write(self, data: bytes, start: int, end: int) -> None:
+        if self._file is not None:
+            self._file.write(data[start:end])
+
+    def _end_part(self) -> None:
+        self.close(keep=True)
+
+    def _end(self) -> None:
+        self.ended = True

@@ -1,0 +1,250 @@
+"""What there is to look at of a finished job, opened when somebody looks.
+
+All of this may block; routes call it in threads.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import OrderedDict
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from cofuse.errors import CofuseError
+from cofuse.files import read_alpha, write_image, write_json
+from cofuse.images import Pixels, Stack
+from cofuse.web.kept_metadata import load_metadata
+from cofuse.web.pixel_facts import PixelFacts, pixel_facts
+from cofuse.web.pyramid import Pyramid, confidence_pyramid, depth_pyramid, source_pyramid
+from cofuse.web.questions import Questions
+from cofuse.web.schemas import JobRecord, PictureInfo, Result, Strokes
+from cofuse.web.store import Busy, Missing, Store
+
+__all__ = ["SUFFIXES", "Viewer"]
+
+SUFFIXES = {"tiff": ".tif", "png": ".png", "jpeg": ".jpg"}
+
+#: Pictures that stay open; opening one again costs little.
+_OPEN = 64
+
+_TITLES = {
+    "result": "Result",
+    "average": "Average of the frames",
+    "source": "Source map",
+    "confidence": "Confidence",
+    "depth": "Depth",
+}
+
+
+class Viewer:
+    """Opens the pictures of jobs."""
+
+    def __init__(self, store: Store, questions: Questions) -> None:
+        self._store, self._questions = store, questions
+        self._open: OrderedDict[tuple[str, str], Pyramid] = OrderedDict()
+        self._lock = threading.Lock()
+        self._making_frames, self._retouching = threading.Lock(), threading.Lock()
+        store.forget = self.forget
+
+    def pictures(self, job: JobRecord) -> list[PictureInfo]:
+        """All pictures of a job."""
+        result = result_of(job)
+        frames = [f"frame-{index}" for index in range(result.frames)]
+        titles = _TITLES | dict(zip(frames, result.names, strict=True))
+        folder = self._store.job_folder(job.id)
+        names = ["result", "average", *frames]
+        names += [n for n in ("source", "confidence", "depth") if (folder / f"{n}.npy").exists()]
+        shown = self.pyramid(job, "result").info()
+        return [
+            PictureInfo.model_validate(
+                {**shown, "name": name, "title": titles[name], "format": _format(name)}
+            )
+            for name in names
+        ]
+
+    def pyramid(self, job: JobRecord, name: str) -> Pyramid:
+        """One picture, in tiles."""
+        result, version = result_of(job), job.retouched
+        file = f"result-{version}" if name == "result" and version else name
+        with self._lock:
+            if (job.id, file) in self._open:
+                self._open.move_to_end((job.id, file))
+                return self._open[job.id, file]
+        pyramid = self._opened(job, result, name, version)
+        with self._lock:
+            pyramid = self._open.setdefault((job.id, file), pyramid)
+            while len(self._open) > _OPEN:
+                self._open.popitem(last=False)
+        return pyramid
+
+    def _opened(self, job: JobRecord, result: Result, name: str, version: int) -> Pyramid:
+        file = f"result-{version}" if name == "result" and version else name
+        levels = self._store.job_folder(job.id) / "levels" / file
+        kind, _, number = name.partition("-")
+        if kind == "frame" and number in map(str, range(result.frames)):
+            return Pyramid(self.frame(job, int(number)), white=job.white, folder=levels)
+        if name in ("result", "average"):
+            pixels = self.current(job, version) if name == "result" else self.array(job, name)
+            return Pyramid(pixels, white=job.white, folder=levels)
+        if name == "source":
+            return source_pyramid(self.array(job, name), result.frames, folder=levels)
+        if name == "confidence":
+            return confidence_pyramid(self.array(job, name), folder=levels)
+        if name == "depth":
+            last = float(max(result.frames - 1, 1))
+            return depth_pyramid(self.array(job, name), last, folder=levels)
+        raise Missing("there is no such picture")
+
+    def array(self, job: JobRecord, name: str) -> Pixels:
+        """One of the arrays that the job left, mapped."""
+        return _mapped(self._store.job_folder(job.id) / f"{name}.npy")
+
+    def current(self, job: JobRecord, version: int | None = None) -> Pixels:
+        """The result, retouched if it was; or an earlier version of it."""
+        version = job.retouched if version is None else version
+        return self.array(job, f"retouched-{version}" if version else "result")
+
+    def frame(self, job: JobRecord, index: int) -> Pixels:
+        """One aligned frame; made again if all were too large to be kept."""
+        path = self._store.job_folder(job.id) / "frames" / f"{index:04d}.npy"
+        with self._making_frames:
+            if not path.exists():
+                files = [self._store.frame_path(job.stack, frame) for frame in job.frames]
+                if not all(file.exists() for file in files):
+                    raise Missing("the frames are too large to be kept, and their stack is deleted")
+                arguments = {
+                    "folder": str(self._store.job_folder(job.id)),
+                    "frames": [str(file) for file in files],
+                    "hot_pixels": job.options.hot_pixels,
+                    "index": index,
+                }
+                self._make_room(path.parent)
+                self._questions.wait_for(f"frame {job.id} {index}", "frame", arguments)
+        return _mapped(path)
+
+    def _make_room(self, folder: Path) -> None:
+        """Let the frames go that were not made for the longest time, above the limit."""
+        files = sorted(folder.glob("*.npy"), key=lambda file: file.stat().st_mtime)
+        total = sum(file.stat().st_size for file in files)
+        for file in files:
+            if total + file.stat().st_size <= self._store.config.keep_frames:
+                break
+            total -= file.stat().st_size
+            file.unlink()
+
+    def pixel(self, job: JobRecord, x: int, y: int) -> PixelFacts:
+        """All that is known about one pixel."""
+        result, folder = result_of(job), self._store.job_folder(job.id)
+        readers = [partial(self.frame, job, index) for index in range(result.frames)]
+        maps = {
+            name: self.array(job, name) if (folder / f"{name}.npy").exists() else None
+            for name in ("source", "confidence", "depth")
+        }
+        return pixel_facts(
+            x,
+            y,
+            image=self.current(job),
+            stack=Stack(readers, white=job.white, names=result.names),
+            source_map=maps["source"],
+            confidence=maps["confidence"],
+            depth=maps["depth"],
+        )
+
+    def strokes(self, job: JobRecord) -> Strokes:
+        """The strokes a result was retouched with."""
+        try:
+            text = (self._store.job_folder(job.id) / "strokes.json").read_text("utf-8")
+        except OSError:
+            return Strokes(strokes=[])
+        return Strokes.model_validate_json(text)
+
+    def retouch(self, job: JobRecord, new: Strokes) -> None:
+        """Paint strokes; those at the start that were painted before need no painting again."""
+        result, folder = result_of(job), self._store.job_folder(job.id)
+        with self._retouching:
+            for index in {0, *(stroke.frame for stroke in new.strokes)}:
+                if index >= result.frames:
+                    last = result.frames - 1
+                    raise CofuseError(f"there is no frame {index}; expected 0 to {last}")
+                self.frame(job, index)
+            before = self.strokes(job).strokes
+            goes_on = job.retouched > 0 and new.strokes[: len(before)] == before
+            number = job.retouched + 1
+            arguments = {
+                "folder": str(folder),
+                "start": f"retouched-{job.retouched}.npy" if goes_on else "result.npy",
+                "end": f"retouched-{number}.npy",
+                "strokes": [s.model_dump() for s in new.strokes[len(before) if goes_on else 0 :]],
+                # Frames are cleaned as far as the result was.
+                "sigma": result.sigma if job.options.denoise > 0 else 0.0,
+                "white": job.white,
+                "count": result.frames,
+            }
+            try:
+                self._questions.wait_for(f"retouch {job.id} {number}", "retouch", arguments)
+            except CofuseError:
+                self._store.job(job.id)  # if it was deleted meanwhile, that is the reason
+                raise
+            with self._store.lock:
+                self._store.job(job.id)
+                write_json(folder / "strokes.json", new.model_dump(mode="json"), overwrite=True)
+                job.retouched = number
+                self._store.save_job(job)
+            # The version before may still be looked at, or be on its way to somebody.
+            for old in folder.glob(f"download-{number - 2}-*"):
+                old.unlink(missing_ok=True)
+            (folder / f"retouched-{number - 2}.npy").unlink(missing_ok=True)
+            shutil.rmtree(folder / "levels" / f"result-{number - 2}", ignore_errors=True)
+
+    def download(self, job: JobRecord, kind: str, depth: int | None) -> Path:
+        """A file of the result, made when it is first asked for; with all metadata."""
+        result, folder = result_of(job), self._store.job_folder(job.id)
+        version, depth = job.retouched, None if depth == result.depth else depth
+        if kind == "tiff" and depth is None and not version:
+            return folder / "result.tif"  # as the job wrote it
+        if kind != "tiff" and depth is None and result.depth > (16 if kind == "png" else 8):
+            depth = 16 if kind == "png" else 8
+        if kind == "jpeg" and depth == 16:
+            raise CofuseError("JPEG holds 8 bits only; ask for depth 8, or another format")
+        native = depth or "native"
+        path = folder / f"download-{version}-{native}{SUFFIXES[kind]}"
+        if not path.exists():
+            alpha = read_alpha(folder / "result.tif") if kind != "jpeg" else None
+            write_image(
+                path,
+                self.current(job, version),
+                metadata=load_metadata(folder / "metadata.json"),
+                alpha=alpha,
+                depth=depth,  # type: ignore[arg-type]
+                white=job.white,
+                overwrite=True,
+            )
+        return path
+
+    def forget(self, identifier: str) -> None:
+        """Close the pictures of a job that is gone."""
+        with self._lock:
+            for key in [key for key in self._open if key[0] == identifier]:
+                del self._open[key]
+
+
+def result_of(job: JobRecord) -> Result:
+    """The result of a job that has one."""
+    if job.result is None:
+        raise Busy("the job has no result; it is not done")
+    return job.result
+
+
+def _format(name: str) -> str:
+    """Tiles of maps are PNG: their colours mean something."""
+    return "png" if name in ("source", "confidence", "depth") else "jpeg"
+
+
+def _mapped(path: Path) -> Pixels:
+    try:
+        return np.asanyarray(np.load(path, mmap_mode="r"))
+    except (OSError, ValueError) as error:
+        raise Missing("this picture does not exist") from error

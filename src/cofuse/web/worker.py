@@ -1,0 +1,177 @@
+"""A process of its own for heavy work, so that the page always answers.
+
+The two sides talk through a pipe. To the process go ``(task, arguments)`` and, meanwhile,
+``"cancel"``; from it come ``(kind, content)``: ``"told"`` any number of times, then one of
+``"done"``, ``"failed"`` or ``"cancelled"``. A process that dies, or that does not stop when it is
+asked to, is replaced.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from cofuse.errors import CofuseError
+
+__all__ = ["Cancelled", "Told", "Worker", "WorkerDied"]
+
+#: Called with what a task tells on its way, and with nothing several times a second meanwhile.
+Told = Callable[[dict[str, Any]], None]
+
+_LOOK_EVERY = 0.1
+
+
+class Cancelled(Exception):
+    """The work was stopped because somebody asked for it."""
+
+
+class WorkerDied(Exception):
+    """The process ended in the midst of its work."""
+
+
+class Worker:
+    """One process, started when it is first needed.
+
+    Parameters
+    ----------
+    politeness
+        How far it stands back for others (the ``nice`` of Unix).
+    stop_seconds
+        How long a cancelled task may take to stop by itself.
+    """
+
+    def __init__(self, *, politeness: int = 0, stop_seconds: float = 4.0) -> None:
+        self._politeness, self._stop_seconds = politeness, stop_seconds
+        self._process: BaseProcess | None = None
+        self._pipe: Connection | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process's number, if there is one."""
+        return self._process.pid if self._process is not None else None
+
+    def start(self) -> Connection:
+        """Make sure of a process."""
+        if self._process is not None and self._process.is_alive() and self._pipe is not None:
+            return self._pipe
+        self.stop()
+        # A fresh interpreter: threads and locks of the server are not copied into it.
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_serve, args=(theirs, self._politeness), name="cofuse worker", daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        self._pipe = ours
+        return ours
+
+    def run(
+        self, task: str, arguments: dict[str, Any], told: Told, cancel: threading.Event
+    ) -> dict[str, Any]:
+        """Do a task and return what it found out.
+
+        Raises
+        ------
+        CofuseError
+            The task refused.
+        Cancelled
+            ``cancel`` was set.
+        WorkerDied
+            The process did not live to see the end.
+        """
+        try:
+            pipe = self.start()
+            pipe.send((task, arguments))
+            return self._listen(pipe, told, cancel)
+        except (EOFError, OSError) as error:  # nobody at the other end
+            self.stop()
+            if cancel.is_set():
+                raise Cancelled from error
+            raise WorkerDied("the process that did the work ended unexpectedly") from error
+
+    def _listen(self, pipe: Connection, told: Told, cancel: threading.Event) -> dict[str, Any]:
+        asked: float | None = None
+        while True:
+            if cancel.is_set() and asked is None:
+                asked = time.monotonic()
+                pipe.send("cancel")
+            if pipe.poll(_LOOK_EVERY):
+                kind, content = pipe.recv()
+                if kind == "told":
+                    told(content)
+                elif kind == "done":
+                    return dict(content)
+                elif kind == "cancelled":
+                    raise Cancelled
+                else:
+                    raise CofuseError(content)
+            else:
+                told({})
+            if asked is not None and time.monotonic() - asked > self._stop_seconds:
+                self.stop()
+                raise Cancelled
+
+    def stop(self) -> None:
+        """End the process, whatever it is doing."""
+        if self._pipe is not None:
+            self._pipe.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process.close()
+        self._process = self._pipe = None
+
+
+def _serve(pipe: Connection, politeness: int) -> None:
+    """Do tasks until the server is gone: what runs in the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when we end
+    if politeness and hasattr(os, "nice"):
+        os.nice(politeness)
+    threading.Thread(target=_end_with_server, daemon=True).start()
+    from cofuse.web.tasks import TASKS
+
+    def tell(content: dict[str, Any]) -> None:
+        """Pass something on; raises if nobody wants the work any more."""
+        while pipe.poll():
+            if pipe.recv() == "cancel":
+                raise Cancelled
+        if content:
+            pipe.send(("told", content))
+
+    while True:
+        try:
+            message = pipe.recv()
+        except (EOFError, OSError):
+            return
+        if message == "cancel":  # too late, the task was over
+            continue
+        task, arguments = message
+        try:
+            answer: tuple[str, Any] = "done", TASKS[task](arguments, tell)
+        except Cancelled:
+            answer = "cancelled", None
+        except CofuseError as error:
+            answer = "failed", " ".join(str(error).split())
+        except MemoryError:
+            answer = "failed", "there is not enough memory; make the frames smaller or fewer"
+        except Exception as error:  # a mistake of ours: the job fails, the server lives on
+            answer = "failed", f"an unexpected error ({type(error).__name__}: {error}"[:300] + ")"
+        with suppress(OSError):
+            pipe.send(answer)
+
+
+def _end_with_server() -> None:
+    """Leave nobody working for a server that was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+    os._exit(1)

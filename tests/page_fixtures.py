@@ -1,0 +1,115 @@
+"""Fixtures of the tests of the page: a real server, a real browser, frames and a finished job.
+
+A plugin, named by ``pytest_plugins`` in the modules that want it; nothing imports it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cofuse.files import write_image
+from cofuse.simulation import sample_picture, simulate_stack
+from tests.page_browser import PATIENCE, Server
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    pytest.importorskip("fastapi", reason="the extra web is not installed")
+    data = tmp_path_factory.mktemp("page") / "data"
+    words = [sys.executable, "-m", "cofuse", "serve", "--no-open", "--port", "0", "--data-dir"]
+    with subprocess.Popen([*words, str(data)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        line = process.stdout.readline().strip()
+        address, _, token = line.partition("/?token=")
+        try:
+            yield Server(address, token)
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+@pytest.fixture(scope="session")
+def frames(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of three small noisy frames, whose names sort naturally and not by letter."""
+    folder = tmp_path_factory.mktemp("frames") / "beetle"
+    folder.mkdir()
+    sharp = np.ascontiguousarray(sample_picture()[60:260, 40:340])
+    stack = simulate_stack(sharp, frames=3, sigma=8.0, seed=1)
+    for number, frame in zip((1, 2, 10), stack.frames, strict=True):
+        write_image(folder / f"shot {number}.png", frame)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def fused(server: Server, frames: Path) -> str:
+    """The id of a finished job with a depth map; tests must leave it as it was."""
+    return server.fuse(server.upload(frames, "beetle"), depth=True)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    # Of a module, not of the session: while it lives no other test may run an event loop.
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    required = bool(os.environ.get("COFUSE_REQUIRE_BROWSER"))
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        if required:
+            pytest.fail("playwright is not installed, and COFUSE_REQUIRE_BROWSER is set")
+        pytest.skip("playwright is not installed")
+    if path is None:
+        if required:
+            pytest.fail("there is no chromium, and COFUSE_REQUIRE_BROWSER is set")
+        pytest.skip("there is no chromium")
+    # Containers often have no user namespaces, and no graphics card.
+    arguments = ["--no-sandbox", "--enable-unsafe-swiftshader"]
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=arguments)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def open_page(browser: Any, server: Server) -> Iterator[Any]:
+    """Open the page at a place; afterwards nothing may have gone wrong on any that was opened."""
+    contexts: list[Any] = []
+    wrong: list[str] = []
+
+    def open_one(place: str = "", **options: Any) -> Any:
+        options.setdefault("viewport", {"width": 1280, "height": 800})
+        context = browser.new_context(reduced_motion="reduce", accept_downloads=True, **options)
+        contexts.append(context)
+        context.set_default_timeout(PATIENCE)
+        page = context.new_page()
+        page.on("console", lambda line: line.type == "error" and wrong.append(line.text))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on(
+            "request",
+            lambda request: (
+                request.url.startswith((server.address, "blob:", "data:"))
+                or wrong.append(f"request to {request.url}")
+            ),
+        )
+        page.goto(f"{server.address}/?token={server.token}")
+        page.wait_for_selector("html[data-ready]")
+        assert "token" not in page.url
+        if place:
+            page.goto(f"{server.address}/{place}")
+            page.wait_for_selector("html[data-ready]")
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert wrong == []

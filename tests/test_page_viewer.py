@@ -1,0 +1,286 @@
+"""The result on the page: zoom, compare, maps, pixels, relief and retouching."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import cofuse
+from cofuse.depth.colours import colour_table
+from tests.page_browser import (
+    VIEWER,
+    Server,
+    on_screen,
+    wait_for_result,
+    wait_until,
+    zoom_of,
+)
+
+pytest_plugins = ("tests.page_fixtures",)
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def page(open_page: Any, fused: str) -> Any:
+    """The page with a finished job on the stage."""
+    opened = open_page(f"#job={fused}")
+    wait_for_result(opened)
+    return opened
+
+
+def looks(page: Any) -> bytes:
+    """What is seen of the picture, once all of its tiles are there."""
+    wait_until(
+        page,
+        f"() => {{ const w = {VIEWER}.world; for (let i = 0; i < w.getItemCount(); i++)"
+        " if (!w.getItemAt(i).getFullyLoaded()) return false; return true; }",
+    )
+    page.wait_for_timeout(150)
+    shot: bytes = page.locator("#canvas-area").screenshot()
+    return shot
+
+
+def test_zoom_by_wheel_keys_and_buttons(page: Any) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    home = zoom_of(page)
+    x, y = on_screen(page, 150, 100)
+    page.mouse.move(x, y)
+    page.mouse.wheel(0, -400)
+    wait_until(page, f"{VIEWER}.viewport.getZoom() > {home} * 1.1")
+    page.click("#zoom-fit")
+    assert zoom_of(page) == pytest.approx(home)
+    page.click("#zoom-in")
+    assert zoom_of(page) > home
+    page.locator("#viewer .openseadragon-canvas").focus()
+    page.keyboard.press("0")
+    assert zoom_of(page) == pytest.approx(home)
+    for key in ("+", "+", "ArrowRight", "ArrowDown"):
+        page.keyboard.press(key)
+    assert zoom_of(page) == pytest.approx(home * 1.4**2)
+    page.keyboard.press("1")
+    wait_until(page, "document.getElementById('zoom').innerText === '100 %'")
+    # Keys of the viewer's library that would turn or mirror the picture do nothing.
+    page.keyboard.press("r")
+    page.keyboard.press("f")
+    assert page.evaluate(f"{VIEWER}.viewport.getRotation() === 0 && !{VIEWER}.viewport.getFlip()")
+    # The picture comes in tiles only.
+    assert all("/tiles/" in url for url in asked if "/pictures/" in url)
+    assert page.locator("#job-view .stage img:visible").count() == 0
+
+
+def test_before_and_after(page: Any) -> None:
+    alone = looks(page)
+    page.check("input[value=slider]", force=True)
+    divider = page.get_by_role("slider", name="Before and after")
+    half = looks(page)
+    assert half != alone
+    box = divider.bounding_box()
+    middle = box["x"] + box["width"] / 2
+    page.mouse.move(middle, box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(middle - 150, box["y"] + 50, steps=4)
+    page.mouse.up()
+    assert int(divider.get_attribute("aria-valuenow")) < 45
+    assert looks(page) != half
+    divider.focus()
+    page.keyboard.press("Home")
+    assert divider.get_attribute("aria-valuenow") == "0"
+    before = page.locator("#before")
+    assert before.input_value() == "average"
+    page.keyboard.press("End")
+    average = looks(page)
+    before.select_option("frame-2")
+    wait_until(page, "document.getElementById('tag-before').innerText.includes('10')")
+    assert looks(page) != average
+    page.check("input[value=picture]", force=True)
+    assert not divider.is_visible()
+
+
+def test_up_to_four_pictures_zoom_together(page: Any) -> None:
+    page.check("input[value=panes]", force=True)
+    panes = page.locator(".pane")
+    page.wait_for_selector(".pane >> nth=3")
+    assert panes.count() == 4
+    zooms = (
+        "() => [...document.querySelectorAll('.pane .layer')].map((element) => {"
+        " const view = OpenSeadragon.getViewer(element).viewport, c = view.getCenter();"
+        " return [view.getZoom(), c.x, c.y]; })"
+    )
+    wait_until(page, f"({zooms})().every(([zoom]) => zoom > 0)")
+    page.wait_for_timeout(300)
+    first = page.evaluate(zooms)
+    box = panes.nth(2).bounding_box()
+    page.mouse.move(box["x"] + 60, box["y"] + 100)
+    page.mouse.wheel(0, -500)
+    wait_until(page, f"({zooms})()[0][0] > {first[0][0]} * 1.1")
+    page.wait_for_timeout(300)
+    now = page.evaluate(zooms)
+    for pane in now[1:]:
+        assert pane == pytest.approx(now[0])
+    page.select_option("#pane-count", "2")
+    assert panes.count() == 2
+    panes.nth(1).locator("select").select_option("depth")
+    page.check("input[value=picture]", force=True)
+    assert not page.locator("#panes").is_visible()
+
+
+def test_maps_lie_over_the_picture(page: Any) -> None:
+    seen = looks(page)
+    for name in ("source", "confidence", "depth"):
+        page.check(f"#overlay-{name}")
+        wait_until(page, f"{VIEWER}.world.getItemCount() === 2")
+        over = looks(page)
+        assert over != seen
+        slider = page.locator(".overlay-row", has=page.locator(f"#overlay-{name}"))
+        slider.locator("input[type=range]").fill("100")
+        assert looks(page) != over
+        page.uncheck(f"#overlay-{name}")
+        assert looks(page) == seen
+
+
+def test_the_legend_has_the_colours_of_the_maps() -> None:
+    static = Path(cofuse.__file__).parent / "web" / "static"
+    style = (static / "css" / "viewer.css").read_text(encoding="utf-8")
+    (ramp,) = re.findall(r"\.ramp\.colours \{\s*background: linear-gradient\(([^)]*)\)", style)
+    stops = [bytes.fromhex(stop) for stop in re.findall(r"#(\w{6})", ramp)]
+    table = colour_table()
+    steps = np.linspace(0, len(table) - 1, len(stops)).round().astype(int)
+    np.testing.assert_array_equal([list(stop) for stop in stops], table[steps])
+
+
+def test_a_click_tells_of_a_pixel(page: Any, server: Server, fused: str) -> None:
+    page.mouse.click(*on_screen(page, 120, 80))
+    page.wait_for_selector("#pixel-facts:visible")
+    assert [page.input_value("#pixel-x"), page.input_value("#pixel-y")] == ["120", "80"]
+    facts = server.ask("GET", f"/api/jobs/{fused}/pixel?x=120&y=80")
+    told = page.locator("#pixel-facts").inner_text()
+    assert f"Frame {facts['frame'] + 1} · {facts['frame_name']}" in told
+    assert " · ".join(str(value) for value in facts["value"]) in told
+    assert page.locator("#activity .bar").count() == 3
+    assert page.locator("#activity .bar.chosen").count() == 1
+    # The learned filters, and those that respond here.
+    operator = server.ask("GET", "/api/operator")
+    page.wait_for_selector("#filters li.fires")
+    assert page.locator("#filters li").count() == len(operator["filters"])
+    firing = page.locator("#filters li.fires").evaluate_all(
+        "(items) => items.map((item) => Number(item.dataset.filter))"
+    )
+    assert sorted(firing) == sorted(item["index"] for item in facts["filters"])
+    # By the keyboard, too.
+    page.fill("#pixel-x", "10")
+    page.fill("#pixel-y", "20")
+    page.keyboard.press("Enter")
+    wait_until(page, "document.getElementById('pixel-table').innerText.includes('10, 20')")
+
+
+def test_histogram_metrics_and_facts(page: Any) -> None:
+    page.wait_for_selector("#histogram polygon >> nth=2")
+    wait_until(page, "/Q\\s*MI/.test(document.getElementById('metrics').innerText)")
+    facts = page.locator("#facts").inner_text()
+    assert "300 × 200" in facts and "estimated" in facts
+
+
+def test_the_relief_turns(page: Any) -> None:
+    page.check("input[value=relief]", force=True)
+    relief = page.locator("#relief")
+    relief.wait_for()
+    page.wait_for_timeout(500)
+    first = relief.screenshot()
+    assert len(first) > 20_000  # more than an even ground
+    relief.focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_timeout(200)
+    turned = relief.screenshot()
+    assert turned != first
+    box = relief.bounding_box()
+    page.mouse.move(box["x"] + 200, box["y"] + 200)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 320, box["y"] + 240, steps=3)
+    page.mouse.up()
+    page.wait_for_timeout(200)
+    assert relief.screenshot() != turned
+    assert not page.locator("#viewer-problem").is_visible()
+
+
+def stroke(page: Any, *places: tuple[int, int]) -> None:
+    page.mouse.move(*on_screen(page, *places[0]))
+    page.mouse.down()
+    for place in places[1:]:
+        page.mouse.move(*on_screen(page, *place), steps=4)
+    page.mouse.up()
+
+
+def test_retouching_with_undo_and_redo(
+    open_page: Any, server: Server, fused: str, frames: Any
+) -> None:
+    job = server.fuse(server.ask("GET", f"/api/jobs/{fused}")["stack"], preset="fast")
+    page = open_page(f"#job={job}")
+    wait_for_result(page)
+
+    def served() -> bytes:
+        # Pixels: the file also holds the time of the last change.
+        content = server.ask("GET", f"/api/jobs/{job}/download?format=png")
+        return Image.open(io.BytesIO(content)).tobytes()
+
+    def words(text: str) -> None:
+        wait_until(page, "(t) => document.getElementById('retouch-words').innerText === t", text)
+
+    untouched = served()
+    page.click("#tab-retouch")
+    page.select_option("#retouch-frame", "2")
+    clean = looks(page)
+    stroke(page, (60, 60), (120, 80))
+    words("1 stroke not applied yet")
+    page.mouse.move(5, 5)
+    assert looks(page) != clean  # the frame's own pixels, before anything is sent
+    stroke(page, (200, 50), (220, 90))
+    words("2 strokes not applied yet")
+    assert server.ask("GET", f"/api/jobs/{job}/strokes")["strokes"] == []
+    page.keyboard.press("Control+z")
+    words("1 stroke not applied yet")
+    page.keyboard.press("Control+Shift+Z")
+    words("2 strokes not applied yet")
+    page.click("#undo")
+    page.click("#retouch-apply")
+    words("1 stroke applied")
+    (sent,) = server.ask("GET", f"/api/jobs/{job}/strokes")["strokes"]
+    assert sent["frame"] == 2
+    assert sent["points"][0] == pytest.approx([60.5, 60.5], abs=1.5)
+    assert sent["points"][-1] == pytest.approx([120.5, 80.5], abs=1.5)
+    touched = served()
+    assert touched != untouched
+    assert server.ask("GET", f"/api/jobs/{job}")["retouched"] == 1
+    # A reload knows the strokes; taking back one that is in the picture takes it out of it.
+    page.reload()
+    wait_for_result(page)
+    page.click("#tab-retouch")
+    words("1 stroke applied")
+    page.click("#undo")
+    words("")
+    assert served() == untouched
+    page.click("#redo")
+    words("1 stroke not applied yet")
+    page.click("#retouch-apply")
+    words("1 stroke applied")
+    assert served() == touched
+    page.click("#retouch-clear")
+    words("")
+    assert served() == untouched
+    # By the keyboard: a dab in the middle of the view.
+    page.locator("#viewer .openseadragon-canvas").focus()
+    page.keyboard.press("Enter")
+    words("1 stroke not applied yet")
+    page.keyboard.press("Control+z")
+    words("")
+    # Without the brush a drag moves the picture.
+    page.uncheck("#retouch-paint")
+    page.click("#zoom-in")
+    stroke(page, (150, 100), (160, 110))
+    words("")

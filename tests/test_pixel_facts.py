@@ -1,0 +1,160 @@
+"""Facts about a pixel agree with the maps they are taken from; reliefs and histograms with sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cofuse.errors import CofuseError
+from cofuse.images import Stack
+from cofuse.operators import SHIPPED_OPERATORS, load_operator
+from cofuse.selection import window_activity
+from cofuse.web.pixel_facts import FILTERS_SHOWN, operator_pictures, pixel_facts
+from cofuse.web.surfaces import histogram, relief_grid
+
+
+def stack_of(*shape: int, dtype: str = "uint8", frames: int = 3) -> Stack:
+    values = np.random.default_rng(0).random((frames, *shape))
+    white = np.iinfo(dtype).max if dtype.startswith("u") else 1
+    return Stack.from_arrays(list((values * white).astype(dtype)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data(), st.sampled_from(["uint8", "uint16", "float32"]), st.booleans())
+def test_activity_is_that_of_the_whole_frame(data, dtype, colour):
+    shape = data.draw(st.integers(7, 40)), data.draw(st.integers(7, 40)), *((3,) if colour else ())
+    stack = stack_of(*shape, dtype=dtype)
+    y, x = (data.draw(st.integers(0, side - 1)) for side in shape[:2])
+    facts = pixel_facts(x, y, image=stack[1], stack=stack)
+    operator = load_operator("separable-7")
+    for index, value in enumerate(facts.activity):
+        whole = window_activity(stack.luminance(index), operator, window=11)
+        assert value == pytest.approx(whole[y, x], rel=1e-5)
+    assert facts.value == np.atleast_1d(stack[1][y, x]).tolist()
+
+
+def test_only_a_small_window_of_each_frame_is_read():
+    class Watched:
+        def __init__(self, stack: Stack) -> None:
+            self._stack, self.pixels = stack, 0
+
+        def __len__(self) -> int:
+            return len(self._stack)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._stack, name)
+
+        def part_reader(self, index: int) -> Any:
+            read = self._stack.part_reader(index)
+
+            def watched(rows: slice, columns: slice) -> Any:
+                part = read(rows, columns)
+                self.pixels = max(self.pixels, part.shape[0] * part.shape[1])
+                return part
+
+            return watched
+
+    stack = stack_of(200, 300)
+    watched: Any = Watched(stack)
+    facts = pixel_facts(150, 100, image=stack[0], stack=watched)
+    assert 17**2 <= watched.pixels <= 32**2 and len(facts.activity) == 3
+
+
+def test_strongest_filters_come_first():
+    operator = load_operator("separable-7")
+    image = np.full((31, 31), 128.0)
+    image[12:19, 8:15] += 40 * operator.filters[23] / np.abs(operator.filters[23]).max()
+    stack = Stack.from_arrays([image.astype(np.float32)], white=255)
+    filters = pixel_facts(11, 15, image=stack[0], stack=stack).filters
+    assert filters[0].index == 23 and len(filters) == FILTERS_SHOWN
+    strengths = [found.strength for found in filters]
+    assert strengths == sorted(strengths, reverse=True)
+    assert filters[0].strength == pytest.approx(40 / np.abs(operator.filters[23]).max(), rel=1e-3)
+
+
+def test_maps_are_read_at_the_pixel():
+    stack = stack_of(20, 30, 3)
+    index = np.arange(600, dtype=np.uint16).reshape(20, 30)
+    facts = pixel_facts(
+        7, 3, image=stack[0], stack=stack, source_map=index, confidence=index / 600, depth=index / 2
+    )
+    assert (facts.x, facts.y, facts.frame) == (7, 3, 97)
+    assert facts.confidence == 97 / 600 and facts.depth == 48.5
+    without = pixel_facts(7, 3, image=stack[0], stack=stack)
+    assert without.frame is without.confidence is without.depth is None
+
+
+def test_pictures_below_patch_size_and_pixels_outside():
+    stack = stack_of(4, 5)
+    facts = pixel_facts(4, 3, image=stack[0], stack=stack)
+    assert facts.activity == [0.0] * 3 and facts.filters == []
+    for x, y in ((5, 0), (0, 4), (-1, 0)):
+        with pytest.raises(CofuseError, match="no pixel"):
+            pixel_facts(x, y, image=stack[0], stack=stack)
+    with pytest.raises(CofuseError, match="aligned"):
+        pixel_facts(0, 0, image=stack[0][:3], stack=stack)
+
+
+@pytest.mark.parametrize("name", SHIPPED_OPERATORS)
+def test_operators_as_pictures(name):
+    operator = load_operator(name)
+    shown = operator_pictures(name)
+    assert shown.shape == operator.filters.shape and shown.dtype == np.uint8
+    for filter_, grey in zip(operator.filters, shown, strict=True):
+        back = (grey - 127.5) / 127.5 * np.abs(filter_).max()
+        assert np.abs(back - filter_).max() <= np.abs(filter_).max() / 200
+        assert {grey.min(), grey.max()} & {0, 255}
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.sampled_from([(), (3,)]))
+def test_histogram_counts_every_pixel(height, width, channels):
+    pixels = np.random.default_rng(height).integers(0, 256, (height, width, *channels), np.uint8)
+    counts = histogram(pixels, white=255)
+    assert tuple(counts) == (("r", "g", "b") if channels else ("grey",))
+    for channel, count in enumerate(counts.values()):
+        plane = pixels[..., channel] if channels else pixels
+        assert count == np.bincount(plane.ravel(), minlength=256).tolist()
+
+
+def test_histogram_is_over_white():
+    twelve_bits = np.array([[0, 4095, 2048, 65535]], np.uint16)
+    count = histogram(twelve_bits, white=4095)["grey"]
+    assert (count[0], count[128], count[255]) == (1, 1, 2)
+    tall = np.full((1000, 3), 0.5, np.float32)  # several bands
+    assert histogram(tall, white=1.0)["grey"][128] == 3000
+
+
+def test_relief_of_a_ramp_with_outliers():
+    x = np.arange(900, dtype=np.float32) * np.ones((600, 1), np.float32)
+    position = 9 * x / 899
+    position[::37, ::41] = 0  # a few wrong ones
+    image = np.zeros((600, 900, 3), np.uint8)
+    image[:300, :, 0] = 255
+    relief = relief_grid(position, image, white=255, last=9, first_is_near=False)
+    rows, columns = relief.heights.shape
+    assert max(rows, columns) <= 256 and relief.colours.shape == (rows, columns, 3)
+    assert relief.heights.min() == 0 and relief.heights.max() == pytest.approx(1)
+    expected = (np.arange(columns) + 0.5) / columns
+    assert np.abs(relief.heights - expected).max() < 0.03
+    assert relief.colours[0, 0].tolist() == [255, 0, 0] and not relief.colours[-1].any()
+    near = relief_grid(position, image, white=255, last=9)
+    assert np.allclose(near.heights, 1 - relief.heights, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (7, 500), (256, 257), (300, 1)])
+def test_reliefs_of_any_shape(shape):
+    position = np.random.default_rng(0).random(shape).astype(np.float32)
+    relief = relief_grid(position, np.full(shape, 0.5, np.float32), white=1, last=65535)
+    assert max(relief.heights.shape) <= 256 and relief.colours.shape == (*relief.heights.shape, 3)
+    # What spans hardly any frames stays flat.
+    assert relief.heights.min() >= 0 and relief.heights.max() < 1e-3
+    assert (relief.colours == 128).all()
+
+
+def test_relief_wants_one_size():
+    with pytest.raises(CofuseError, match="same size"):
+        relief_grid(np.zeros((4, 4)), np.zeros((4, 5)), white=1, last=1)

@@ -1,0 +1,394 @@
+"""The API as a program uses it: upload, start, follow, look, download, delete."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+pytest.importorskip("fastapi")
+
+from cofuse.files import read_image, read_metadata
+from cofuse.retouching.strokes import LARGEST_RADIUS
+from cofuse.web.commands import command_line
+from cofuse.web.schemas import Options, Stroke
+from tests.command_line import run
+from tests.web_server import (
+    client_of,
+    finished,
+    frames,
+    jpeg,
+    png,
+    small_stack,
+    start,
+    until,
+    upload,
+    without_time,
+)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    with client_of(tmp_path_factory.mktemp("data"), demo=False) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def done(client):
+    """A finished job with depth."""
+    stack = small_stack(client)
+    return finished(client, start(client, stack, depth=True, sigma=0))
+
+
+def event_data(text: str) -> list[dict]:
+    return [json.loads(line[5:]) for line in text.splitlines() if line.startswith("data:")]
+
+
+def test_info_tells_what_is_there(client):
+    info = client.get("/api/info").json()
+    assert [p["name"] for p in info["presets"]] == ["auto", "fast", "paper"]
+    assert info["formats"] == ["tiff", "png", "jpeg"] and info["demo"] is False
+    devices = {device["name"]: device["available"] for device in info["devices"]}
+    assert devices["auto"] and devices["cpu"] and devices.keys() == {"auto", "cpu", "cuda", "mps"}
+    assert info["limits"].keys() == {"bytes", "frames", "pixels", "queue"}
+    schema = client.get("/api/openapi.json").json()
+    assert "/api/jobs/{job}/events" in schema["paths"] and "/api/stacks" in schema["paths"]
+    assert client.get("/api/docs").status_code == 404
+
+
+def test_frames_come_in_natural_order_and_bad_ones_are_named(client):
+    good = frames(2)
+    cut = jpeg(good[0])[:600]
+    files = {"f10.png": png(good[0]), "notes.jpg": b"no picture", "f2.png": png(good[1])}
+    said = upload(client, files | {"cut.jpg": cut, "empty.png": b""})
+    assert [f["name"] for f in said["stack"]["frames"]] == ["f2.png", "f10.png"]
+    assert [r["name"] for r in said["refused"]] == ["notes.jpg", "cut.jpg", "empty.png"]
+    for refused in said["refused"]:
+        assert refused["name"] in refused["error"] and "/" not in refused["error"]
+        assert "\n" not in refused["error"]
+    frame = said["added"][0]
+    assert (frame["width"], frame["height"], frame["depth"]) == (96, 72, 8) and frame["colour"]
+    assert "suffix" not in frame and frame["bytes"] == len(files["f10.png"])
+    stack = said["stack"]["id"]
+    thumbnail = client.get(f"/api/stacks/{stack}/frames/{frame['id']}/thumbnail")
+    assert Image.open(io.BytesIO(thumbnail.content)).size == (96, 72)
+    folder = client.app.state.service.store.stack_folder(stack) / "frames"
+    assert len(list(folder.iterdir())) == 4  # two frames, two thumbnails, nothing of the bad ones
+
+
+def test_stack_can_be_put_in_order_renamed_and_taken_apart(client):
+    stack = small_stack(client)
+    ids = [f["id"] for f in client.get(f"/api/stacks/{stack}").json()["frames"]]
+    changed = client.patch(f"/api/stacks/{stack}", json={"order": ids[::-1], "name": "New"}).json()
+    assert [f["id"] for f in changed["frames"]] == ids[::-1] and changed["name"] == "New"
+    wrong = client.patch(f"/api/stacks/{stack}", json={"order": ids[:1]})
+    assert wrong.status_code == 422 and "every frame" in wrong.json()["error"]
+    left = client.delete(f"/api/stacks/{stack}/frames/{ids[0]}").json()
+    assert [f["id"] for f in left["frames"]] == [ids[2], ids[1]]
+    assert client.delete(f"/api/stacks/{stack}").status_code == 204
+    assert client.get(f"/api/stacks/{stack}").status_code == 404
+
+
+def test_frames_that_differ_are_a_problem_told_at_once(client):
+    small, large = frames(1)[0], frames(1, (72, 100))[0]
+    said = upload(client, {"a.png": png(small), "b.png": png(small), "c.png": png(large)})
+    assert "sizes differ: c.png is 100x72" in said["stack"]["problem"]
+    refused = client.post("/api/jobs", json={"stack": said["stack"]["id"]})
+    assert refused.status_code == 422 and "sizes differ" in refused.json()["error"]
+    deep = (small * np.uint16(256)).astype(np.uint16)
+    said = upload(client, {"a.png": png(small), "b.png": png(deep)})
+    assert "depths or colours differ" in said["stack"]["problem"]
+
+
+def test_job_is_followed_to_its_end(client):
+    job = start(client, small_stack(client))
+    answer = client.get(f"/api/jobs/{job}/events")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    told = event_data(answer.text)
+    assert told[-1]["state"] == "done" and told[-1]["progress"] == 1.0
+    shares = [one["progress"] for one in told]
+    assert shares == sorted(shares) and told[-1]["preview"] >= 1
+    assert told[-1]["result"]["names"] == ["f0.png", "f1.png", "f2.png"]
+    assert "white" not in told[-1] and "frames" not in told[-1]
+    preview = client.get(f"/api/jobs/{job}/preview?v=1")
+    assert Image.open(io.BytesIO(preview.content)).size == (96, 72)
+    assert client.get("/api/jobs").json()[0]["id"] == job
+
+
+def test_pictures_in_tiles(client, done):
+    job = done["id"]
+    pictures = client.get(f"/api/jobs/{job}/pictures").json()
+    names = [p["name"] for p in pictures]
+    expected = ["result", "average", "frame-0", "frame-1", "frame-2"]
+    assert names == [*expected, "source", "confidence", "depth"]
+    assert pictures[2]["title"] == "f0.png"
+    for picture in pictures:
+        tile = f"/api/jobs/{job}/pictures/{picture['name']}/tiles/{picture['levels'] - 1}/0_0"
+        answer = client.get(tile)
+        assert answer.headers["content-type"] == f"image/{picture['format']}"
+        assert Image.open(io.BytesIO(answer.content)).size == (96, 72)
+        again = client.get(tile, headers={"if-none-match": answer.headers["etag"]})
+        assert again.status_code == 304
+        fixed = "immutable" in answer.headers["cache-control"]
+        assert fixed == (picture["name"] != "result")
+    base = f"/api/jobs/{job}/pictures"
+    assert "immutable" in client.get(f"{base}/result/tiles/7/0_0?v=0").headers["cache-control"]
+    for wrong in (
+        "result/tiles/7/1_0",
+        "result/tiles/9/0_0",
+        "frame-3/tiles/0/0_0",
+        "x/tiles/0/0_0",
+    ):
+        assert client.get(f"{base}/{wrong}").status_code == 404
+    for wrong in ("frame-٣", "frame--1", "frame-01", "..%2fresult"):
+        assert client.get(f"{base}/{wrong}/tiles/0/0_0").status_code == 404
+
+
+def test_facts_about_pixels_and_the_whole(client, done):
+    job = done["id"]
+    pixel = client.get(f"/api/jobs/{job}/pixel?x=10&y=20").json()
+    image = client.app.state.service.viewer.array(client.app.state.service.store.job(job), "result")
+    assert pixel["value"] == image[20, 10].tolist()
+    assert pixel["frame_name"] == f"f{pixel['frame']}.png" and len(pixel["activity"]) == 3
+    assert client.get(f"/api/jobs/{job}/pixel?x=96&y=0").status_code == 422
+    counts = client.get(f"/api/jobs/{job}/histogram").json()
+    assert sum(counts["channels"]["g"]) == 96 * 72
+    relief = client.get(f"/api/jobs/{job}/relief").json()
+    assert len(relief["heights"]) == relief["columns"] * relief["rows"]
+    operator = client.get("/api/operator").json()
+    assert len(operator["filters"][0]) == operator["side"] ** 2
+
+
+def test_noise_and_metrics_come_when_they_are_known(client, done):
+    def known(path):
+        answer = client.get(path)
+        assert answer.status_code in (200, 202), answer.text
+        return answer.json() if answer.status_code == 200 else None
+
+    stack = small_stack(client, sigma=10)
+    sigma = until(lambda: known(f"/api/stacks/{stack}/noise"))["sigma"]
+    assert 5 < sigma < 15
+    scores = until(lambda: known(f"/api/jobs/{done['id']}/metrics"))
+    assert 0 < scores["values"]["q_abf"] <= 1 and scores["part"] == [0, 0, 96, 72]
+    empty = client.post("/api/stacks", json={}).json()["id"]
+    assert client.get(f"/api/stacks/{empty}/noise").status_code == 409
+
+
+def test_retouching_is_kept_and_can_be_undone(client, done):
+    job = done["id"]
+    viewer, record = client.app.state.service.viewer, client.app.state.service.store.job(job)
+    before = np.array(viewer.current(record))
+    stroke = {"frame": 2, "radius": 8, "softness": 0.2, "points": [[40, 30], [50, 30]]}
+    after = client.put(f"/api/jobs/{job}/strokes", json={"strokes": [stroke]})
+    assert after.json()["retouched"] == 1
+    frame = viewer.frame(record, 2)
+    assert np.array_equal(viewer.current(record)[30, 40:50], frame[30, 40:50])
+    assert not np.array_equal(viewer.current(record), before)
+    two = [stroke, stroke | {"frame": 0, "points": [[70.0, 50.0]]}]
+    assert client.put(f"/api/jobs/{job}/strokes", json={"strokes": two}).json()["retouched"] == 2
+    assert len(client.get(f"/api/jobs/{job}/strokes").json()["strokes"]) == 2
+    for wrong in ({"frame": 3}, {"radius": 0}, {"points": []}, {"softness": 2}, {"more": 1}):
+        answer = client.put(f"/api/jobs/{job}/strokes", json={"strokes": [stroke | wrong]})
+        assert answer.status_code == 422, wrong
+    shown = client.get(f"/api/jobs/{job}/download?format=png").content
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(shown))), viewer.current(record))
+    assert client.put(f"/api/jobs/{job}/strokes", json={"strokes": []}).json()["retouched"] == 3
+    assert np.array_equal(viewer.current(record), before)
+
+
+def test_strokes_that_the_brush_cannot_paint_are_refused_in_one_line(client, done):
+    good = {"frame": 0, "radius": 4, "softness": 0.5, "points": [[1, 1]]}
+    for wrong, words in (
+        ({"radius": 501}, "radius: Input should be less than or equal to 500"),
+        ({"radius": 10_001}, "radius"),
+        ({"points": [[2e6, 0]]}, "points"),
+        ({"points": [[0, float("nan")]]}, "points"),
+        ({"points": [[0, 1, 2]]}, "points"),
+        ({"points": [[0, 0]] * 100_001}, "points"),
+        ({"frame": -1}, "frame"),
+    ):
+        body = json.dumps({"strokes": [good | wrong]})
+        kind = {"content-type": "application/json"}
+        answer = client.put(f"/api/jobs/{done['id']}/strokes", content=body, headers=kind)
+        assert answer.status_code == 422 and words in answer.json()["error"], answer.text
+        assert len(answer.json()["error"]) < 200
+    plain = client.put(f"/api/jobs/{done['id']}/strokes", content=json.dumps({"strokes": [good]}))
+    assert plain.status_code == 422 and "Content-Type" in plain.json()["error"]
+    many = {"strokes": [good] * 10_001}
+    assert client.put(f"/api/jobs/{done['id']}/strokes", json=many).status_code == 422
+    assert LARGEST_RADIUS == 500 and Stroke(**(good | {"radius": LARGEST_RADIUS}))
+
+
+def pixels_of(file: bytes) -> bytes:
+    return Image.open(io.BytesIO(file)).tobytes()
+
+
+def test_what_is_downloaded_stays_while_it_is_retouched(client):
+    job = finished(client, start(client, small_stack(client), sigma=0))["id"]
+    record = client.app.state.service.store.job(job)
+    viewer = client.app.state.service.viewer
+    path = viewer.download(record, "png", None)
+    before, stroke = path.read_bytes(), {"frame": 2, "radius": 9, "points": [[40, 30]]}
+    assert client.put(f"/api/jobs/{job}/strokes", json={"strokes": [stroke]}).status_code == 200
+    assert path.read_bytes() == before  # somebody may be in the midst of it
+    after = client.get(f"/api/jobs/{job}/download?format=png").content
+    assert pixels_of(after) != pixels_of(before)
+    client.put(f"/api/jobs/{job}/strokes", json={"strokes": []})
+    assert not path.exists()
+    again = client.get(f"/api/jobs/{job}/download?format=png").content
+    assert pixels_of(again) == pixels_of(before)
+
+
+def test_job_deleted_while_it_is_retouched_is_missed(client, monkeypatch):
+    job = finished(client, start(client, small_stack(client), sigma=0))["id"]
+    service = client.app.state.service
+    ask = service.questions.wait_for
+
+    def deleting(*arguments):
+        answer = ask(*arguments)
+        service.store.delete_job(job)
+        return answer
+
+    monkeypatch.setattr(service.questions, "wait_for", deleting)
+    stroke = {"frame": 2, "radius": 9, "points": [[40, 30]]}
+    answer = client.put(f"/api/jobs/{job}/strokes", json={"strokes": [stroke]})
+    assert answer.status_code == 404 and "no such job" in answer.json()["error"]
+    assert not service.store.job_folder(job).exists()
+
+
+@pytest.mark.parametrize(
+    "name", ['a"b\r\nX-Evil: 1', "日本語 фото", "..", "; filename=x.exe", "a\u202eb"]
+)
+def test_no_name_breaks_out_of_a_header(client, done, name):
+    record = client.app.state.service.store.job(done["id"])
+    kept, record.name = record.name, name
+    answer = client.get(f"/api/jobs/{done['id']}/download")
+    record.name = kept
+    given = answer.headers["content-disposition"]
+    plain, quoted = r'filename="[A-Za-z0-9._-]+\.tif"', r"filename\*=utf-8''[A-Za-z0-9._%-]+\.tif"
+    assert re.fullmatch(f"attachment; (?:{plain}|{quoted})", given), given
+    assert "x-evil" not in answer.headers
+
+
+def test_download_is_what_the_command_line_writes(client, tmp_path, capsys):
+    files = {f"shot {k}.jpg": jpeg(frame) for k, frame in enumerate(frames(3, sigma=12))}
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    stack = upload(client, files)["stack"]["id"]
+    job = finished(client, start(client, stack, denoise=0.7, hot_pixels="off"))
+    assert job["state"] == "done", job["error"]
+    words = shlex.split(job["command"])
+    assert words[:2] == ["cofuse", "fuse"]
+    arguments = [str(tmp_path / w) if w.endswith((".jpg", ".tif")) else w for w in words[1:]]
+    assert run(*arguments) == 0
+    capsys.readouterr()
+    answer = client.get(f"/api/jobs/{job['id']}/download")
+    assert answer.headers["content-disposition"] == 'attachment; filename="Test-fused.tif"'
+    assert without_time(answer.content) == without_time((tmp_path / "result.tif").read_bytes())
+    for kind, suffix, depth in (("png", ".png", "16"), ("jpeg", ".jpg", "8"), ("png", ".png", "8")):
+        arguments[arguments.index("-o") + 1] = tmp_path / f"result{depth}{suffix}"
+        assert run(*arguments, "--bit-depth", depth) == 0
+        data = client.get(f"/api/jobs/{job['id']}/download?format={kind}&depth={depth}").content
+        ours, theirs = tmp_path / f"ours{suffix}", tmp_path / f"result{depth}{suffix}"
+        ours.write_bytes(data)
+        assert np.array_equal(read_image(ours), read_image(theirs))
+        assert read_metadata(ours).icc == read_metadata(theirs).icc is not None
+        assert b"Maker of cameras" in data
+    capsys.readouterr()
+    refused = client.get(f"/api/jobs/{job['id']}/download?format=jpeg&depth=16")
+    assert refused.status_code == 422
+
+
+def test_report_names_the_frames_and_no_folder_of_ours(client, done):
+    job = done["id"]
+    report = client.get(f"/api/jobs/{job}/report")
+    folder = str(client.app.state.service.config.folder)
+    assert report.json()["frames"]["names"] == ["f0.png", "f1.png", "f2.png"]
+    page = client.get(f"/api/jobs/{job}/report?format=html")
+    assert "<table>" in page.text and "f1.png" in page.text
+    for text in (report.text, page.text):
+        assert folder not in text and "<script" not in text
+
+
+def test_command_tells_what_the_job_would_do(client):
+    stack = small_stack(client)
+    options = {"sigma": 7.5, "align": False, "depth": True, "z_step": -2, "preset": "fast"}
+    query = {"stack": stack, "options": json.dumps(options)}
+    command = client.get("/api/command", params=query).json()["command"]
+    assert command.startswith("cofuse fuse f0.png f1.png f2.png -o result.tif ")
+    for words in ("--sigma 7.5", "--no-align", "--depth-map depth.png", "--z-step=-2"):
+        assert words in command
+    wrong = client.get("/api/command", params={"stack": stack, "options": '{"sigam": 1}'})
+    assert wrong.status_code == 422 and "sigam" in wrong.json()["error"]
+    odd = ["it's; rm -rf.jpg", "-x.jpg", "@y.jpg", "$(z).jpg"]
+    words = shlex.split(command_line(odd, Options()))
+    assert words[2:6] == [odd[0], "./-x.jpg", "./@y.jpg", odd[3]]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sigma": -1},
+        {"sigma": "much"},
+        {"denoise": 2},
+        {"preset": "best"},
+        {"device": "cuda:7"},
+        {"device": "cuda", "preset": "fast"},
+        {"max_memory": "lots"},
+        {"max_memory": "900TB"},
+        {"z_step": 0},
+        {"preset": "paper", "denoise": 0.5},
+        {"output": "elsewhere.tif"},
+    ],
+)
+def test_bad_options_are_refused_in_one_line(client, options):
+    stack = small_stack(client, count=1) if "z_step" not in options else small_stack(client)
+    answer = client.post("/api/jobs", json={"stack": stack, "options": options})
+    assert answer.status_code == 422, answer.text
+    assert answer.json().keys() == {"error"} and "\n" not in answer.json()["error"]
+
+
+def test_what_is_not_there_is_missed(client, done):
+    assert client.get("/api/jobs/nothing").status_code == 404
+    assert client.post("/api/jobs", json={"stack": "nothing"}).status_code == 404
+    for path in ("pictures", "pixel?x=0&y=0", "download", "report", "strokes", "metrics"):
+        assert client.get(f"/api/jobs/nothing/{path}").status_code == 404
+    job = start(client, small_stack(client))
+    for path in ("pictures", "pixel?x=0&y=0", "download", "report", "strokes", "metrics"):
+        answer = client.get(f"/api/jobs/{job}/{path}")
+        assert answer.status_code in (200, 202, 409), path
+    finished(client, job)
+    assert client.delete(f"/api/jobs/{job}").status_code == 204
+    assert client.get(f"/api/jobs/{job}").status_code == 404
+
+
+def test_sample_stack_is_made_once(client):
+    first = client.post("/api/stacks/sample").json()
+    assert first["sample"] and len(first["frames"]) == 5
+    assert client.post("/api/stacks/sample").json()["id"] == first["id"]
+
+
+@pytest.mark.slow
+def test_large_frames_are_made_again_when_looked_at(tmp_path: Path):
+    moved = [np.roll(frame, k, axis=1) for k, frame in enumerate(frames(3, (96, 160)))]
+    files = {f"f{k}.png": png(frame) for k, frame in enumerate(moved)}
+    kept = {}
+    for limit in (10**9, 100):
+        with client_of(tmp_path / str(limit), keep_frames=limit) as client:
+            job = finished(client, start(client, upload(client, files)["stack"]["id"], sigma=0))
+            assert job["state"] == "done" and job["result"]["moved"] > 0.5, job
+            folder = client.app.state.service.store.job_folder(job["id"]) / "frames"
+            assert folder.exists() == (limit > 100)
+            levels = client.get(f"/api/jobs/{job['id']}/pictures").json()[0]["levels"]
+            kept[limit] = [
+                client.get(f"/api/jobs/{job['id']}/pictures/frame-{k}/tiles/{levels - 1}/0_0")
+                for k in (0, 2)
+            ]
+    for one, other in zip(*kept.values(), strict=True):
+        assert one.status_code == 200 and one.content == other.content

@@ -1,0 +1,414 @@
+"""Jobs that do not go well, the queue, and what is kept and cleaned up."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi")
+
+from cofuse.files import read_image
+from cofuse.images import Stack
+from cofuse.progress import Progress
+from cofuse.web.limits import Config
+from cofuse.web.pacing import Glide, Pace
+from cofuse.web.previewing import Preview
+from cofuse.web.schemas import Options, Result, now
+from cofuse.web.store import Store, folder_bytes
+from cofuse.web.tasks import TASKS
+from tests.web_server import (
+    client_of,
+    finished,
+    frames,
+    png,
+    small_stack,
+    start,
+    until,
+    upload,
+)
+
+#: Large enough to be caught at work.
+SIZE = (480, 640)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    with client_of(tmp_path_factory.mktemp("data"), max_waiting=2, stop_seconds=2.0) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def large(client):
+    """A stack that takes some seconds."""
+    return small_stack(client, count=6, size=SIZE, sigma=10)
+
+
+def at_work(client, job):
+    """Wait until a job is in the midst of its work."""
+
+    def look():
+        record = client.get(f"/api/jobs/{job}").json()
+        assert record["state"] in ("waiting", "running"), record
+        return record["stage"] and record
+
+    return until(look)
+
+
+def test_one_runs_and_one_waits_and_more_are_refused(client, large):
+    first, second, third = (start(client, large) for _ in range(3))
+    at_work(client, first)
+    states = {j["id"]: j["state"] for j in client.get("/api/jobs").json()}
+    assert states[first] == "running" and states[second] == states[third] == "waiting"
+    fourth = start(client, large) if states[first] == "waiting" else None
+    answer = client.post("/api/jobs", json={"stack": large})
+    assert answer.status_code == 429 and "waiting" in answer.json()["error"]
+    for busy in (
+        client.delete(f"/api/stacks/{large}"),
+        client.delete(f"/api/jobs/{first}"),
+        client.delete(f"/api/jobs/{second}"),
+    ):
+        assert busy.status_code == 409 and "cancel" in busy.json()["error"]
+    for job in (second, third):
+        assert client.post(f"/api/jobs/{job}/cancel").json()["state"] == "cancelled"
+    client.post(f"/api/jobs/{first}/cancel")
+    assert finished(client, first, 10)["state"] == "cancelled" and fourth is None
+
+
+def test_cancelling_really_stops_and_leaves_the_worker_alive(client, large):
+    worker = client.app.state.service.queue.worker
+    job = start(client, large)
+    at_work(client, job)
+    pid, begin = worker.pid, time.monotonic()
+    said = client.post(f"/api/jobs/{job}/cancel").json()
+    assert said["state"] == "running" and said["stage"] == "stopping"
+    over = finished(client, job)
+    assert over["state"] == "cancelled" and over["error"] is None
+    assert time.monotonic() - begin < 6
+    folder = client.app.state.service.store.job_folder(job)
+    # The record is written beside its place at first.
+    until(lambda: [p.name for p in folder.iterdir()] == ["job.json"], 5)
+    again = client.post(f"/api/jobs/{job}/cancel").json()
+    assert again["state"] == "cancelled"
+    assert finished(client, start(client, small_stack(client)))["state"] == "done"
+    assert pid is not None
+
+
+@pytest.mark.slow
+def test_worker_that_does_not_listen_is_replaced(client, large):
+    worker = client.app.state.service.queue.worker
+    job = start(client, large)
+    at_work(client, job)
+    pid = worker.pid
+    os.kill(pid, signal.SIGSTOP)  # it hears nothing any more
+    client.post(f"/api/jobs/{job}/cancel")
+    assert finished(client, job, 10)["state"] == "cancelled"
+    assert finished(client, start(client, small_stack(client)))["state"] == "done"
+    assert worker.pid != pid
+
+
+def test_death_of_the_worker_fails_one_job_and_no_more(client, large):
+    worker = client.app.state.service.queue.worker
+    job, after = start(client, large), None
+    at_work(client, job)
+    after = start(client, small_stack(client))
+    os.kill(worker.pid, signal.SIGKILL)
+    failed = finished(client, job)
+    assert failed["state"] == "failed" and "ended unexpectedly" in failed["error"]
+    assert finished(client, after)["state"] == "done"
+    assert client.get(f"/api/jobs/{job}/preview").status_code == 404
+
+
+def test_failure_is_told_by_the_names_people_know(client):
+    flat = [frame * 0 for frame in frames(3)]
+    files = {f"meine {k}.png": png(frame) for k, frame in enumerate(flat[:2])}
+    files["other.png"] = png(frames(1)[0][::-1, ::-1])
+    stack = upload(client, files)["stack"]["id"]
+    job = finished(client, start(client, stack))
+    if job["state"] == "failed":
+        assert "png" in job["error"] and "/" not in job["error"], job["error"]
+    gone = upload(client, {"a.png": png(flat[0]), "b.png": png(flat[0])})["stack"]
+    store = client.app.state.service.store
+    record = store.stack(gone["id"])
+    store.frame_path(gone["id"], record.frames[1]).write_bytes(b"damaged")
+    job = finished(client, start(client, gone["id"]))
+    assert job["state"] == "failed" and job["error"].startswith("b.png is not a picture")
+    assert str(store.config.folder) not in job["error"]
+
+
+def test_queue_goes_on_when_the_files_of_a_job_vanish(client, large):
+    store = client.app.state.service.store
+    job = start(client, large)
+    at_work(client, job)
+    after = start(client, small_stack(client))
+    shutil.rmtree(store.job_folder(job))
+    client.post(f"/api/jobs/{job}/cancel")
+    assert finished(client, job)["state"] in ("cancelled", "failed")
+    assert finished(client, after)["state"] == "done"
+    assert client.delete(f"/api/jobs/{job}").status_code == 204
+
+
+def test_preview_grows_before_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("cofuse.web.previewing._RENEW_EVERY", 0.0)
+    paths = []
+    for k, frame in enumerate(frames(2, (900, 1200))):
+        paths.append(tmp_path / f"{k}.png")
+        paths[-1].write_bytes(png(frame))
+    (tmp_path / "job").mkdir()
+    seen: dict[int, np.ndarray] = {}
+
+    def tell(facts):
+        if facts.get("preview", 0) not in seen and facts.get("stage") == "fusion":
+            seen[facts["preview"]] = read_image(tmp_path / "job" / "preview.jpg")
+
+    arguments = {
+        "folder": str(tmp_path / "job"),
+        "frames": [str(path) for path in paths],
+        "names": {},
+        "options": Options(sigma=0.0, align=False).model_dump(mode="json"),
+        "keep_frames": 0,
+    }
+    monkeypatch.setattr("cofuse.web.tasks._REPORT_EVERY", 0.0)
+    TASKS["fuse"](arguments, tell)
+    result = read_image(tmp_path / "job" / "result.tif").astype(int)
+    assert len(seen) >= 3
+    bright = []
+    for shown in seen.values():
+        near = (abs(shown.astype(int) - result).max(axis=2) < 60).mean()
+        bright.append(near)
+    assert bright == sorted(bright) and bright[0] < 0.6 and bright[-1] > 0.8, bright
+
+
+def test_events_tell_of_all_jobs(client):
+    job = start(client, small_stack(client))
+    with client.stream("GET", "/api/events") as answer:
+        for line in answer.iter_lines():
+            if job in line and '"state":"done"' in line:
+                break
+    assert client.get(f"/api/jobs/{job}").json()["state"] == "done"
+
+
+@pytest.mark.slow
+def test_results_stay_and_interrupted_jobs_are_marked(tmp_path):
+    with client_of(tmp_path / "data") as client:
+        stack = small_stack(client)
+        done = finished(client, start(client, stack))
+        tile = client.get(f"/api/jobs/{done['id']}/pictures/result/tiles/7/0_0").content
+        large = small_stack(client, count=6, size=SIZE, sigma=10)
+        running, waiting = start(client, large), start(client, large)
+        at_work(client, running)
+    with client_of(tmp_path / "data") as client:
+        states = {job["id"]: job["state"] for job in client.get("/api/jobs").json()}
+        assert states == {done["id"]: "done", running: "interrupted", waiting: "interrupted"}
+        assert client.get(f"/api/jobs/{done['id']}").json() == done
+        again = client.get(f"/api/jobs/{done['id']}/pictures/result/tiles/7/0_0")
+        assert again.content == tile
+        assert finished(client, start(client, stack))["state"] == "done"
+
+
+# --- the store -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(Config(tmp_path / "data", keep_days=10, keep_size=100_000))
+
+
+def filled(store: Store, name: str, days: float, size: int) -> tuple[str, str]:
+    """A stack and a finished job of it, some days old."""
+    stack = store.new_stack(name)
+    job = store.new_job(stack, Options(), "")
+    store.finish(job, "cancelled")
+    job.ended = stack.used = now() - timedelta(days=days)
+    store.save_job(job)
+    store.save_stack(stack)
+    (store.job_folder(job.id) / "result.npy").write_bytes(b"\0" * size)
+    return stack.id, job.id
+
+
+def test_old_things_go(store):
+    old, new = filled(store, "old", 11, 10), filled(store, "new", 9, 10)
+    assert set(store.clean_up()) == set(old)
+    assert [s.id for s in store.stacks()] == [new[0]] and [j.id for j in store.jobs()] == [new[1]]
+    folder = store.config.folder
+    assert {p.name for part in ("stacks", "jobs") for p in (folder / part).iterdir()} == set(new)
+
+
+def test_oldest_go_while_all_is_too_large(store):
+    pairs = [filled(store, f"{k}", 5 - k, 45_000) for k in range(4)]
+    store.clean_up()
+    assert folder_bytes(store.config.folder) <= 100_000
+    left = {job.id for job in store.jobs()}
+    assert left == {pairs[2][1], pairs[3][1]}
+
+
+def test_last_result_stays_however_large(store):
+    stack, job = filled(store, "large", 0, 300_000)
+    facts = {"width": 1, "height": 1, "depth": 8, "colour": True, "frames": 1, "sigma": 0.0}
+    facts |= {"sigma_estimated": False, "seconds": 1.0, "stages": {}, "hot_pixels": 0, "moved": 0.0}
+    facts |= {"device": "cpu", "names": ["a"], "has_depth": False}
+    store.job(job).result = Result.model_validate(facts)
+    gone: list[str] = []
+    store.forget = gone.append
+    other = filled(store, "other", 3, 10)
+    assert set(store.clean_up()) == {stack, *other} and gone == [other[1]]
+    assert [j.id for j in store.jobs()] == [job]
+    store.job(job).ended = now() - timedelta(days=11)
+    assert store.clean_up() == [job]
+
+
+def test_what_lies_elsewhere_is_left_alone(store, tmp_path):
+    stack, _ = filled(store, "linked", 0, 1)
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "mine.jpg").write_bytes(b"mine")
+    folder = store.stack_folder(stack)
+    (folder / "frames").rmdir()
+    (folder / "frames").symlink_to(precious)
+    again = Store(store.config)
+    assert (precious / "mine.jpg").exists()
+    again.delete_stack(stack)
+    assert (precious / "mine.jpg").exists() and not folder.exists()
+    # A record that names a path is no record.
+    other, _ = filled(again, "odd", 0, 1)
+    record = again.stack_folder(other) / "stack.json"
+    facts = json.loads(record.read_text())
+    frame = {"id": "x", "name": "x", "format": "png", "width": 1, "height": 1, "depth": 8}
+    frame |= {"colour": True, "bytes": 1}
+    for wrong in ({"suffix": "/../../x"}, {"suffix": ".png", "id": "../x"}):
+        facts["frames"] = [frame | wrong]
+        record.write_text(json.dumps(facts))
+        assert other not in [one.id for one in Store(store.config).stacks()]
+
+
+def test_what_is_in_use_stays(store):
+    stack = store.new_stack("in use")
+    job = store.new_job(stack, Options(), "")
+    stack.used = job.created = now() - timedelta(days=100)
+    (store.job_folder(job.id) / "big").write_bytes(b"\0" * 200_000)
+    assert store.clean_up() == []
+    assert store.stack(stack.id) is stack and store.job(job.id) is job
+
+
+def test_store_survives_what_it_does_not_know(store):
+    filled(store, "good", 0, 1)
+    folder = store.config.folder
+    (folder / "jobs" / "strange").mkdir()
+    (folder / "jobs" / "strange" / "job.json").write_text("{")
+    (folder / "stacks" / "file").write_text("")
+    (folder / "stacks" / "other").mkdir()
+    again = Store(store.config)
+    assert len(again.jobs()) == len(again.stacks()) == 1
+    assert (folder / "jobs" / "strange").exists()
+
+
+# --- the preview ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [(50, 70), (1300, 2503)])
+def test_preview_shows_finished_parts_bright_and_the_rest_dim(tmp_path, size):
+    frame = np.full((*size, 3), 200, np.uint8)
+    preview = Preview(tmp_path / "preview.jpg")
+    assert preview.version == 0 and preview.written() == 0
+    preview.begin(Stack.from_arrays([frame, frame]), 1)
+    assert preview.version == 1
+    dim = read_image(tmp_path / "preview.jpg")
+    assert max(dim.shape) <= 1200 and dim.max() < 80
+    half, third = size[0] // 2 + 1, size[1] // 3 + 2
+    preview.paint(slice(0, half), slice(0, third), frame[:half, :third])
+    preview.paint(slice(half, size[0]), slice(third, size[1]), frame[half:, third:])
+    until(lambda: preview.written() == 2, 5)
+    shown = read_image(tmp_path / "preview.jpg")[..., 0].astype(int)
+    rows, columns = (np.array(shown.shape) * (half / size[0], third / size[1])).astype(int)
+    assert abs(shown[: rows - 3, : columns - 3] - 200).max() < 30
+    assert abs(shown[rows + 3 :, columns + 3 :] - 200).max() < 30
+    assert shown[: rows - 8, columns + 8 :].max() < 100
+
+
+# --- the time left -------------------------------------------------------------------------------
+
+
+def test_share_never_falls_and_ends_below_one():
+    pace = Pace(10.0, sigma="auto", align=True, hot_pixels=True, depth=True)
+    shares = []
+    for stage in ("hot pixels", "align", "something new", "noise", "fusion", "fusion", "depth"):
+        for done in range(1, 5):
+            share, left = pace.step(Progress(stage, done, 4))
+            shares.append(share)
+            assert left >= 0
+    assert shares == sorted(shares) and 0.8 < shares[-1] < 1
+
+
+def test_time_left_follows_the_long_stage():
+    clock = [0.0]
+    pace = Pace(
+        10.0, sigma="auto", align=False, hot_pixels=False, depth=False, clock=lambda: clock[0]
+    )
+    clock[0] = 1.0
+    assert pace.step(Progress("noise", 2, 2))[1] == pytest.approx(9.4, abs=0.5)
+    clock[0] = 6.0  # an eighth in five seconds: the guess was far too low
+    assert 30 < pace.step(Progress("fusion", 1, 8))[1] < 42
+    clock[0] = 41.0
+    assert pace.step(Progress("fusion", 8, 8))[1] < 4
+
+
+#: When stages were heard of and when all was over: five frames of 6 MP, two processors.
+NOISY = [
+    ("hot pixels", 0.1, 0.3),
+    ("align", 0.4, 1.6),
+    ("frames", 1.8, 2.2),
+    ("noise", 2.3, 2.9),
+    ("fusion", 5.0, 30.0),
+    ("depth", 30.5, 31.5),
+]
+CLEAN = [
+    *NOISY[:4],
+    ("focus", 3.1, 3.7),
+    ("look", 3.8, 4.2),
+    ("fusion", 4.3, 8.5),
+    ("composition", 8.6, 9.1),
+    ("depth", 9.2, 10.0),
+]
+
+
+@pytest.mark.parametrize(("stages", "whole"), [(NOISY, 37.5), (CLEAN, 15.9)])
+@pytest.mark.parametrize("guess", [18.0, 66.0])
+def test_share_and_time_left_are_sane_from_beginning_to_end(stages, whole, guess):
+    clock, glide, told = [0.0], Glide(), []
+    pace = Pace(
+        guess, sigma="auto", align=True, hot_pixels=True, depth=True, clock=lambda: clock[0]
+    )
+    reports = [
+        (begin + (end - begin) * k / 14, Progress(stage, k + 1, 15))
+        for stage, begin, end in stages
+        for k in range(15)
+    ]
+    for moment in np.arange(0.0, whole, 0.25):
+        while reports and reports[0][0] <= moment:
+            clock[0], progress = reports.pop(0)
+            glide.set(*pace.step(progress), moment=clock[0])
+        told.append((moment, *glide.at(moment)))
+    times, shares, left = np.array(told).T
+    assert (np.diff(shares) >= 0).all() and np.diff(shares).max() < 0.25
+    assert abs(shares - times / whole).max() < 0.2
+    # The guess may be wrong; what is measured soon says more.
+    sure = times > 0.4 * whole
+    assert abs(left - (whole - times))[sure].max() < 0.25 * whole
+    assert left[-1] <= 3
+
+
+def test_nothing_is_heard_for_long_and_time_still_passes():
+    glide = Glide()
+    glide.set(0.9, 10.0, moment=50.0)
+    said = [glide.at(50.0 + second) for second in range(30)]
+    shares, left = zip(*said, strict=True)
+    assert list(shares) == sorted(shares) and 0.96 < shares[-1] <= 0.99
+    assert left[5] == 5.0 and left[-1] == 1.0
+    glide.set(0.92, 3.0, moment=80.0)  # it went on meanwhile: the share stays
+    assert glide.at(80.0) == (shares[-1], 3.0) or glide.at(80.0)[0] >= shares[-1]
