@@ -27,6 +27,9 @@ _NOTHING_IN_FOCUS = 0.05
 #: Frames in the order of their focus make curves with one hill: so sure the depth is at least, in
 #: half of the places with detail. Frames in any other order hardly are.
 _IN_ORDER = 0.3
+#: Share of the picture that must tell something of the depth. With little blur in large frames none
+#: of it is left when they are made smaller, and what the depth would then be is a guess itself.
+_TELLING = 0.1
 #: Frames, or share of all, by which a frame may be off the depth; where nothing is in focus less,
 #: so that the choice is as smooth as the depth there.
 _NEAR, _NEAR_SHARE = 0.75, 0.04
@@ -41,7 +44,9 @@ def can_tell_focus(stack: Stack) -> bool:
 
 
 def focus_of(stack: Stack, progress: ProgressCallback) -> Depth | None:
-    """Find the depth of a stack, coarsely; None if its frames are not in the order of focus.
+    """Find the depth of a stack, coarsely.
+
+    None if its frames are not in the order of focus, or alike at the size that is looked at.
 
     Each frame is read once.
     """
@@ -49,8 +54,10 @@ def focus_of(stack: Stack, progress: ProgressCallback) -> Depth | None:
     while stack.height * stack.width > _PIXELS * scale * scale:
         scale *= 2
     depth = small_depth(stack, scale=scale, progress=progress)
-    sure = depth.confidence[depth.evidence > 0.5]
-    return depth if sure.size and float(np.median(sure)) >= _IN_ORDER else None
+    telling = depth.evidence > 0.5
+    if float(telling.mean()) < _TELLING:
+        return None
+    return depth if float(np.median(depth.confidence[telling])) >= _IN_ORDER else None
 
 
 def out_of_focus_blocks(
