@@ -115,10 +115,12 @@ def test_where_one_frame_is_likely_it_is_copied() -> None:
 
 
 @pytest.mark.parametrize("frames", [2, 5])
-def test_large_pictures_lose_nothing_by_the_look(
-    frames: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same stack as a large picture and as a small one: the same quality, against truth."""
+def test_large_pictures_lose_little(frames: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same stack as a large picture and as a small one, against truth.
+
+    Seams are mixed by one band instead of three, which costs up to a third of a decibel where, as
+    here, much of the picture is seam.
+    """
     made = simulate_stack(sample_picture(), frames=frames, seed=1)
     truth = np.asarray(made.truth, np.float64)
 
