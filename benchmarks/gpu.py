@@ -37,7 +37,7 @@ from cofuse.kernels.joint_gpu import DeviceFusion
 from cofuse.kernels.joint_gpu_layers import exact, mirrored
 from cofuse.kernels.joint_gpu_stages import DeviceStage
 from cofuse.methods import joint_device
-from cofuse.methods.joint_device import device_fusion, judge, measure
+from cofuse.methods.joint_device import device_fusion
 
 SIGMA = 15.0
 
@@ -110,9 +110,6 @@ def fused(stack: Stack) -> tuple[Any, Any, Any]:
     """All of it: host memory to host memory."""
     work = prepared(stack)
     work.keep_frames()
-    levels = np.full((len(stack), 3), SIGMA)
-    measured = measure(work)
-    work.find_unfit = lambda: judge(stack, levels, measured, in_memory=True).unfit
     image = np.empty(stack.shape, stack.dtype)
     index = np.empty(stack.shape[:2], np.uint8)
     confidence = np.empty(stack.shape[:2], np.float32)
@@ -349,7 +346,6 @@ def measure_all(options: argparse.Namespace) -> dict[str, Any]:
     facts["memory"] = torch.cuda.max_memory_allocated()
     floor = 0.0
     facts["parts"] = {}
-    parts(stack)  # without unfit frames other kernels are needed, which must be made first
     times, need = parts(stack), needs(stack)
     for name, (moved, operations, by) in need.items():
         least = 1e3 * max(moved / found[by], operations / found["three_halves"])
@@ -368,15 +364,7 @@ def measure_all(options: argparse.Namespace) -> dict[str, Any]:
         f"{facts['seconds'] * 1e3 / floor:.1f} x, {facts['memory'] / 2**30:.1f} GiB",
         flush=True,
     )
-    levels = np.full((len(stack), 3), SIGMA)
-    work = prepared(stack)
-    work.keep_frames()
-    measured = measure(work)
-    start = time.perf_counter()
-    judge(stack, levels, measured, in_memory=True)
-    facts["judging_ms"] = 1e3 * (time.perf_counter() - start)
-    print(f"judging on the CPU {facts['judging_ms']:.1f} ms")
-    del stack, work
+    del stack
     facts["live_view"] = live_view()
     print("live view", facts["live_view"], flush=True)
     if options.tolerance:

@@ -43,8 +43,17 @@ TABLES: dict[str, Callable[[QualityPlan], list[Sheet]]] = {
 _SAME_TRIALS = ("texture", "ablations")
 
 
-def run(plan: QualityPlan, tables: Sequence[str], *, pictures: bool = False) -> int:
-    """Compute, print and write tables; return the number of trials that failed."""
+def run(
+    plan: QualityPlan,
+    tables: Sequence[str],
+    *,
+    methods: Sequence[str] = (),
+    pictures: bool = False,
+) -> int:
+    """Compute, print and write tables, all of them or the cells of some methods alone.
+
+    Returns the number of trials that failed.
+    """
     form = f"{plan.subset} subset{', quick' if plan.quick else ''}"
     head = f"*{form}; {runner.machine()}; source {code_version('auto')[:8]}*\n"
     if plan != replace(plan_of(plan.data, plan.output), workers=plan.workers):
@@ -57,6 +66,8 @@ def run(plan: QualityPlan, tables: Sequence[str], *, pictures: bool = False) -> 
             started = time.monotonic()
             sheets = TABLES[name](plan)
             wanted = [trial for sheet in sheets for trial in sheet.trials()]
+            if methods:
+                wanted = [trial for trial in wanted if trial.method in methods]
             if plan.subset == "tuning":
                 _refuse_kept_aside(wanted)
             records = run_trials(wanted, data=plan.data, output=plan.output, pool=pool)
@@ -79,6 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("--data", type=Path, default=os.environ.get("COFUSE_DATA"), help="picture collections")
     add("--tables", default=",".join(TABLES), help=f"some of {','.join(TABLES)}")
+    add("--methods", default="", help="fill the cells of these alone, as in auto,auto?")
     add("--quick", action="store_true", help="a few scenes each, noisy ones cut small")
     add("--subset", choices=SUBSETS, default="report", help="tuning: only what tuning may see")
     add("--output", type=Path, default=Path("results") / "quality")
@@ -99,7 +111,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         quick=given.quick,
         subset=given.subset,
     )
-    return 1 if run(plan, tables, pictures=given.pictures) else 0
+    methods = [name.strip() for name in given.methods.split(",") if name.strip()]
+    return 1 if run(plan, tables, methods=methods, pictures=given.pictures) else 0
 
 
 def _refuse_kept_aside(trials: Sequence[Trial]) -> None:

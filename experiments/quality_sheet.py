@@ -68,12 +68,14 @@ class Cell:
     def is_whole(self, records: Records) -> bool:
         """Whether there is something to write and none of it failed."""
         every = self.trials + self.against
-        return bool(every) and all(self.name in records[t].get("scores", {}) for t in every)
+        return bool(every) and all(
+            self.name in records.get(trial, {}).get("scores", {}) for trial in every
+        )
 
     def text(self, records: Records) -> str:
         """Write the cell; differences with their 95 % interval."""
         if not self.is_whole(records):
-            return "failed" if self.trials else "–"
+            return "failed" if any(trial in records for trial in self.trials) else "–"
         found = self.values(records)
         if self.count_only:
             return f"{sum(value > 0 for value in found)} of {len(found)}"

@@ -21,7 +21,7 @@ from cofuse.kernels import (
 )
 from cofuse.kernels.gpu_frames import Conversion
 from cofuse.kernels.joint_gpu_layers import exact
-from cofuse.kernels.joint_gpu_mixing import Agreement, Unfit
+from cofuse.kernels.joint_gpu_mixing import Agreement
 from cofuse.kernels.joint_gpu_stages import DeviceMixture, DeviceStage
 from cofuse.kernels.joint_gpu_weigher import DeviceWeigher
 from tests.test_joint_kernels import random_model
@@ -42,8 +42,6 @@ def check(device: str) -> None:
     agreement = Agreement(model.part("agreement"), AGREEMENT_SCALES, device)
     frames, scores = some(2, 12, 20), some(2, 1 + BANDS, 12, 20)
     looks = some(2, 32, 64) + 30
-    blocks = torch.as_tensor(rng.random((2, 3, 4)) < 0.4, dtype=torch.uint8, device=device)
-    unfit = Unfit(blocks, 8, (2, 6))
     colours, noise = some(2, 3, 12, 20), torch.tensor(relative, device=device)
     # Wider than what one program makes, and of odd sides.
     pictures, left = some(3, 29, 151) + 10, some(2, 29, 151, scale=0.3) - 0.5
@@ -55,7 +53,7 @@ def check(device: str) -> None:
 
     def mixed() -> Any:
         mixture = joint_gpu_mixing.mix(
-            joint_gpu_mixing.smoothed(colours, BAND_WINDOWS), scores[:, 1:], noise, unfit
+            joint_gpu_mixing.smoothed(colours, BAND_WINDOWS), scores[:, 1:], noise
         )
         return torch.cat([mixture.pictures, mixture.fine[None], mixture.coarse[None]])
 
@@ -74,8 +72,8 @@ def check(device: str) -> None:
         "stabilised": lambda: converted(native, np.uint8, **bent),
         "words": lambda: converted(native.to(torch.int16) * 257, np.uint16),
         "levels": lambda: converted(native.float(), np.float32),
-        "index": lambda: joint_gpu_mixing.choose(scores, unfit)[0].float(),
-        "confidence": lambda: joint_gpu_mixing.choose(scores, unfit)[1],
+        "index": lambda: joint_gpu_mixing.choose(scores)[0].float(),
+        "confidence": lambda: joint_gpu_mixing.choose(scores)[1],
         "mixture": mixed,
         "agreement": lambda: agreement.scores(frames, frames[0], scores),
         "box": lambda: joint_gpu_layers.box(frames, 5, square=True),

@@ -37,9 +37,8 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "joint": (set(), set()),
     "joint_frames": (set(), set()),
     "joint_tiles": ({"joint", "joint_frames", "kernels", "memory"}, set()),
-    "joint_look": ({"joint", "joint_tiles", "kernels", "progress"}, set()),
     "joint_fusion": (
-        {"joint", "joint_look", "joint_tiles", "kernels", "progress", "threads"},
+        {"joint", "joint_tiles", "progress"},
         set(),
     ),
     "planning": ({"joint_fusion", "memory"}, set()),
@@ -53,7 +52,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "depth": ({"images", "kernels", "noise", "progress"}, {"PIL", "cv2"}),
     "hot_pixels": ({"images", "progress"}, {"cv2"}),
     "methods": (
-        {"camera_noise", "cosparse", "depth", "images", "joint", "joint_fusion", "joint_look"}
+        {"camera_noise", "cosparse", "images", "joint", "joint_fusion"}
         | {
             "joint_tiles",
             "kernels",
@@ -67,7 +66,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
             "selection",
         }
         | {"settings"},
-        {"cv2"},
+        set(),
     ),
     "fusion": (
         {"alignment", "devices", "images", "memory", "methods", "operators", "patches"}

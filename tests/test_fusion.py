@@ -154,8 +154,9 @@ def test_results_have_dtype_shape_and_sensible_maps(frames, preset):
     assert np.issubdtype(result.source_map.dtype, np.unsignedinteger)
     assert all(seconds >= 0 for seconds in result.seconds.values()) and result.seconds
     white = 1.0 if frames[0].dtype.kind == "f" else np.iinfo(frames[0].dtype).max
-    # Restoring may overshoot by a little what it smooths, never by a tenth of the range.
-    assert -0.1 * white <= result.image.min() and result.image.max() <= 1.1 * white
+    # Restoring may overshoot by as much as the noise it takes out, three standard deviations.
+    over = 3 * 10 / 255 * white
+    assert -over <= result.image.min() and result.image.max() <= white + over
 
 
 @laws
@@ -188,7 +189,9 @@ def test_identical_frames_give_that_frame(preset, count):
     frame = scene(0.0, colour=True).truth
     result = fuse([frame] * count, sigma=0, preset=preset)
     assert np.array_equal(result.image, frame)
-    assert not result.source_map.any() and not result.confidence.any()
+    assert not result.source_map.any()
+    # Copies do not take part in `auto`: there is one frame, which nothing contests.
+    assert (result.confidence == (1 if preset == "auto" else 0)).all()
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))

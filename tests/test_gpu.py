@@ -30,16 +30,14 @@ else:
 
 from cofuse.kernels import gpu, joint_gpu, joint_gpu_mixing
 from cofuse.kernels.gpu_frames import Conversion, Transfer
-from cofuse.kernels.joint_gpu_mixing import Agreement, Unfit
+from cofuse.kernels.joint_gpu_mixing import Agreement
 from cofuse.kernels.joint_gpu_stages import DeviceMixture, DeviceStage
 from cofuse.kernels.joint_gpu_weigher import DeviceWeigher
-from cofuse.methods.fitness import judge_frames
-from cofuse.methods.joint_device import device_fusion, judge, measure
+from cofuse.methods.joint_device import device_fusion
 
 Array = np.ndarray[Any, Any]
 SEEDS = st.integers(0, 2**32 - 1)
 SIDES = st.integers(1, 40)
-FIT = Unfit(None, 8)
 
 with_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -119,11 +117,11 @@ def test_mixing_equals_the_reference(count: int, height: int, width: int, seed: 
     relative = rng.uniform(0.5, 2, count)
     expected = joint_reference.mix(frames.astype(np.float64), scores, relative, BAND_WINDOWS)
     lows = joint_gpu_mixing.smoothed(tensor(frames[:, None]), BAND_WINDOWS)
-    mixture = joint_gpu_mixing.mix(lows, tensor(scores[:, 1:]), tensor(relative), FIT)
+    mixture = joint_gpu_mixing.mix(lows, tensor(scores[:, 1:]), tensor(relative))
     found = mixture.pictures[0], mixture.fine, mixture.coarse
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one.numpy(), other, rtol=0, atol=1e-4)
-    index, confidence = joint_gpu_mixing.choose(tensor(scores), FIT)
+    index, confidence = joint_gpu_mixing.choose(tensor(scores))
     best, lead = joint_reference.choose(scores.astype(np.float64))
     np.testing.assert_array_equal(index.numpy(), best)
     np.testing.assert_allclose(confidence.numpy(), lead, rtol=0, atol=1e-5)
@@ -218,7 +216,7 @@ def test_chosen_weights_equal_those_of_the_cpu() -> None:
     agree(*both(stack_of(2, (40, 50), np.float32), sigma=12, preset=preset))
 
 
-def test_unfit_frames_are_left_out_as_on_the_cpu() -> None:
+def test_frames_of_other_brightness_are_left_out_as_on_the_cpu() -> None:
     frames = list(stack_of(4, (64, 72), np.float32))
     frames[2] = frames[2] * np.float32(0.3)
     stack = Stack.from_arrays(frames)
@@ -228,28 +226,6 @@ def test_unfit_frames_are_left_out_as_on_the_cpu() -> None:
     one, other = both(stack, sigma=12)
     agree(one, other)
     assert not (other.source_map == 2).any()
-
-
-@given(st.integers(3, 6), SEEDS)
-@settings(deadline=None, max_examples=6)
-def test_frames_are_judged_as_on_the_cpu(count: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    frames = [frame * np.float32(rng.choice([1, 0.4])) for frame in stack_of(count, (48, 61), "f4")]
-    stack = Stack.from_arrays(frames)
-    levels = np.full((count, 1), 12.0)
-
-    def reader(number: int) -> Any:
-        cut = stack.part_reader(number)
-        return lambda rows, columns: to_opponent(stack.to_levels(cut(rows, columns)))
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        expected = judge_frames(
-            [reader(k) for k in range(count)], (48, 61), levels[:, 0], stack.names
-        )
-        found = judge(stack, levels, measure(fusion_of(stack)), in_memory=True)
-    np.testing.assert_array_equal(found.unfit, expected.unfit)
-    assert found.is_beyond_model == expected.is_beyond_model
 
 
 def fusion_of(stack: Stack, sigma: float = 12.0, model: Any = None) -> joint_gpu.DeviceFusion:

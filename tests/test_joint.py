@@ -169,20 +169,6 @@ def test_tiles_do_not_show(planes: int, restore: bool, weights: str, tile: int) 
     same(fuse(model, frames, noise, tile=tile, **options), whole)
 
 
-@pytest.mark.parametrize("restore", [False, True])
-def test_unfit_frames_are_not_used_whatever_the_tiles(restore: bool) -> None:
-    model = random_model(6, stages=4, filters=4)
-    frames, noise = planes_of(3, 150, 90, 1, 0), noise_of(3, 1)
-    unfit = np.zeros((3, 19, 12), bool)
-    unfit[1, :9] = unfit[2] = True
-    options = {"restore": restore, "unfit": unfit}
-    whole = fuse(model, frames, noise, tile=512, **options)
-    same(fuse(model, frames, noise, tile=64, **options), whole)
-    assert not (whole.index[:72] != 0).any() and not (whole.index == 2).any()
-    # In the upper rows only the first frame is left, in every band.
-    np.testing.assert_allclose(whole.mixed[:64], frames[0][:64], atol=1e-2)
-
-
 @given(st.integers(1, 300), st.integers(1, 90))
 def test_tiles_start_at_even_pixels_and_cover_all(length: int, side: int) -> None:
     pieces = list(spans_of(length, side))
@@ -292,7 +278,7 @@ def test_tiles_are_as_large_as_working_memory_allows() -> None:
 
 def test_tiles_reach_as_far_as_their_memory_is_reckoned_for() -> None:
     noise = np.ones((2, 3))
-    options: Any = {"restore": True, "weigh_all": True, "unfit": None}
+    options: Any = {"restore": True, "weigh_all": True}
     options |= {"keep_planes": True, "keep_scores": True}
     work = TileWork(load_model("joint"), [None] * 2, (9, 9), noise, **options)  # type: ignore[list-item]
     assert work.margins[0] == joint_fusion._STAGES_REACH

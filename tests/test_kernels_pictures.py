@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cofuse.kernels.pictures import block_energies, copy_chosen, luminance_means
+from cofuse.kernels.pictures import copy_chosen, luminance_means
 
 DTYPES = (np.uint8, np.uint16, np.float32)
 
@@ -37,27 +37,6 @@ def test_means_are_those_of_the_pixels_that_are_there(
     for y, x in np.ndindex(small.shape):
         block = plane[y * scale : (y + 1) * scale, x * scale : (x + 1) * scale]
         assert small[y, x] == pytest.approx(block.mean(), rel=1e-5, abs=1e-4)
-
-
-@given(st.integers(2, 50), st.integers(2, 50), st.sampled_from((2, 8)))
-def test_energies_are_those_of_differences_within_blocks(
-    height: int, width: int, side: int
-) -> None:
-    plane = pixels((height, width), np.float32, width)
-    rest = ((0, -height % side), (0, -width % side))
-    blocks = np.pad(plane, rest, mode="edge").reshape(-(-height // side), side, -1, side)
-    expected = np.square(np.diff(blocks, axis=3)).mean((1, 3))
-    expected += np.square(np.diff(blocks, axis=1)).mean((1, 3))
-    energy, mean = block_energies(plane, side)
-    np.testing.assert_allclose(energy, expected, rtol=1e-4)
-    np.testing.assert_allclose(mean, blocks.mean((1, 3)), rtol=1e-5)
-
-
-def test_a_ramp_has_the_energy_of_its_slope() -> None:
-    """A slope of 2 across and 3 down has differences 2 and 3 everywhere: 4 + 9."""
-    rows, columns = np.mgrid[:32, :24].astype(np.float32)
-    energy, _ = block_energies(3 * rows + 2 * columns, 8)
-    np.testing.assert_allclose(energy, 13.0, rtol=1e-6)
 
 
 @given(st.integers(1, 30), st.integers(1, 30), st.sampled_from(DTYPES), st.booleans())

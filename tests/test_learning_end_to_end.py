@@ -63,6 +63,7 @@ def maker(seed: int = 0, side: int = 96, kind: type[SceneMaker] = SceneMaker) ->
 def little_validation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Validate on few stacks: the tests ask that it is done, not how well a model does."""
     monkeypatch.setattr(training, "_VALIDATION_STACKS", 1)
+    monkeypatch.setattr(training, "_VALIDATION_DRAWS", 1)
     monkeypatch.setattr(training, "_VALIDATION", ((1, 15.0), (2, 0.0), (5, 15.0)))
 
 
@@ -86,14 +87,14 @@ def test_scenes_have_their_shapes_and_the_range_of_pictures(count: int) -> None:
         assert drawn.frames.shape == drawn.radius.shape == (3, count, side, side)
         assert drawn.truth.shape == (3, side, side)
         assert torch.isfinite(drawn.frames).all()
-        # Pictures lie between black and white; frames may be 3 per cent brighter, and where they
+        # Pictures lie between black and white; frames may be a tenth brighter, and where they
         # are shifted by part of a pixel they swing over by a fifth of a step.
-        assert drawn.truth.min() >= -1e-3
-        assert drawn.truth.max() <= 255 + 1e-3
+        assert drawn.truth.min() >= -1e-2
+        assert drawn.truth.max() <= 255 + 1e-2
         assert drawn.frames.min() > -60
-        assert drawn.frames.max() < 320
+        assert drawn.frames.max() < 340
         assert drawn.radius.min() >= 0
-        assert drawn.radius.max() <= 1.3 * 16
+        assert drawn.radius.max() <= 64 * 1.15  # planes of focus lie a little beyond the ends
 
 
 def test_scenes_repeat_with_the_seed_and_differ_without() -> None:
@@ -117,7 +118,7 @@ class HardMasks(SceneMaker):
 def test_masked_scenes_are_the_truth_where_they_are_in_focus(count: int) -> None:
     scenes = maker(count, kind=HardMasks)
     for _ in range(6):
-        scene = scenes.take_pictures(2)
+        scene = scenes.take_pictures(2, 96)
         drawn = scenes.masked(scene, count)
         assert drawn.truth is scene
         in_focus = drawn.radius <= 0.5
@@ -128,13 +129,21 @@ def test_masked_scenes_are_the_truth_where_they_are_in_focus(count: int) -> None
         assert (drawn.frames[blurred] - truth[blurred]).abs().mean() > 1
 
 
+class NarrowBlur(SceneMaker):
+    """Blurs by a quarter of what others do, so that small pictures have places far from it."""
+
+    def blur_radius(self, batch: int) -> Any:
+        return super().blur_radius(batch) / 4
+
+
 def test_layered_scenes_are_the_truth_where_all_around_is_in_focus() -> None:
-    scenes, seen = maker(1, side=130), 0
+    scenes, seen = maker(1, side=170, kind=NarrowBlur), 0
     for count in (2, 3, 5):
-        drawn = scenes.layered(scenes.take_pictures(4), scenes.take_pictures(4), count)
+        pairs = scenes.take_pictures(8, 170), scenes.take_pictures(8, 170)
+        drawn = scenes.layered(*pairs, count)
         truth = drawn.truth[:, None].expand_as(drawn.frames)
-        # No blur reaches farther than the margin of the pictures, 22 pixels.
-        around = torch.nn.functional.max_pool2d(drawn.radius, 45, 1, 22)
+        # No blur reaches farther than twice 16 pixels: layers may lie beyond the planes of focus.
+        around = torch.nn.functional.max_pool2d(drawn.radius, 65, 1, 32)
         sharp = around <= 0.5
         seen += int(sharp.sum())
         error = (drawn.frames - truth)[sharp].abs()
@@ -166,10 +175,29 @@ def test_shifted_frames_are_the_frames_somewhere_else() -> None:
     plane = 100 + rows + 2 * columns
     moved = maker(4).misaligned(plane.expand(2, 3, 40, 50).contiguous())
     offsets = (moved - plane)[..., 4:-4, 4:-4].flatten(2)
-    # A slope that is shifted is raised by the same everywhere: at most 0.7 rows and columns.
+    # A slope that is shifted is raised by the same everywhere: at most by a row and a column.
     assert (offsets.amax(2) - offsets.amin(2) < 0.01).all()
-    assert offsets.abs().max() <= 0.7 * 3 + 0.01
+    assert offsets.abs().max() <= 3 + 0.01
     assert offsets[:, :, 0].unique().numel() == 6
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_curved_scenes_show_everything_as_the_least_blurred_frame_does(count: int) -> None:
+    drawn = maker(count, side=128).curved(maker(1, side=128).take_pictures(4, 128), count)
+    best = drawn.radius.argmin(1, keepdim=True)
+    assert torch.equal(torch.gather(drawn.frames, 1, best)[:, 0], drawn.truth)
+    # Blur grows with the distance from the plane of focus; it takes detail away.
+    far = (drawn.radius > 4).float()
+    gone = (drawn.frames - drawn.truth[:, None]).square()
+    assert (gone * far).sum() / far.sum() > 10 * (gone * (drawn.radius < 0.5)).mean()
+
+
+def test_grain_is_as_strong_as_it_says_and_told_to_nobody() -> None:
+    scenes = maker(3)
+    grain = torch.stack([scenes.grain(4, 3, 64, 64) for _ in range(40)])
+    strength = grain.std((-1, -2))
+    assert strength.max() <= 3.1 and strength.mean() > 0.8
+    assert grain.mean().abs() < 0.05
 
 
 @pytest.mark.parametrize("quality", [60, 75, 90, 98])

@@ -369,9 +369,7 @@ NOISY = [
 ]
 CLEAN = [
     *NOISY[:4],
-    ("focus", 3.1, 3.7),
-    ("look", 3.8, 4.2),
-    ("fusion", 4.3, 8.5),
+    ("fusion", 3.1, 8.5),
     ("composition", 8.6, 9.1),
     ("depth", 9.2, 10.0),
 ]

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -152,6 +152,13 @@ class Stack:
         assert len(made.names) == len(made._readers)
         return made
 
+    def of(self, numbers: Sequence[int]) -> Stack:
+        """Return a stack of some of these frames; what is kept of them stays so."""
+        some = copy(self)
+        some._readers = tuple(self._readers[number] for number in numbers)
+        some.names = tuple(self.names[number] for number in numbers)
+        return some
+
     def __len__(self) -> int:
         return len(self._readers)
 
@@ -192,7 +199,7 @@ class Stack:
     def part_reader(self, index: int) -> PartReader:
         """Open one frame to read parts of it; of `kept` frames nothing but these is read."""
         if self._shelf is not None:
-            return partial(self._shelf.read, index)
+            return cast(PartReader, self._readers[index])  # what reads the shelf reads parts of it
         frame = self[index]
         return lambda rows, columns: frame[rows, columns]
 

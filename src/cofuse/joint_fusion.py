@@ -10,47 +10,31 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cofuse.errors import CofuseError
 from cofuse.joint import BANDS, JointModel
-from cofuse.joint_look import LOOK_BLOCK, LikelyFrames
-from cofuse.joint_tiles import BLOCK, JointResult, PlaneReader, Span, TileWork, spans_of
+from cofuse.joint_tiles import JointResult, PlaneReader, TileWork, spans_of
 from cofuse.progress import Progress, ProgressCallback, silent
-from cofuse.threads import processors
 
 __all__ = [
-    "BLOCK",
-    "LARGE",
     "JointResult",
     "PlaneReader",
     "fuse_planes",
     "fuse_tiles",
-    "likely_bytes",
     "tile_bytes",
     "tile_side",
 ]
-
-#: Clean pictures of at least so many pixels are looked at in small first. Below, it saves too
-#: little.
-LARGE = 3_000_000
 
 #: Working memory that tiles are made for, less what is kept of every frame.
 _WORKING_BYTES = 400 << 20
 #: Bytes of it a pixel that the weigher looks at, a pixel that is mixed and restored, and more of
 #: these for every plane.
 _LOOKED_BYTES, _MADE_BYTES, _MADE_BYTES_A_PLANE = 62, 256, 40
-#: Side of tiles in which only likely frames are weighed: smaller ones have fewer of them, but the
-#: weigher looks around each as far as around large ones.
-_LIKELY_SIDE = 320
-#: Most bytes of features that are kept between two passes over the frames.
-_KEPT_FEATURES = 96 << 20
 #: Pixels that the stages and the second weighing look around a tile, and the weigher around those.
 _STAGES_REACH, _WEIGHER_REACH = 92, 207
 
@@ -63,7 +47,6 @@ def fuse_planes(
     *,
     restore: bool = True,
     weights: Literal["all", "chosen"] = "all",
-    unfit: NDArray[np.bool_] | None = None,
     tile: int | None = None,
     progress: ProgressCallback = silent,
 ) -> JointResult:
@@ -80,7 +63,6 @@ def fuse_planes(
         noise,
         restore=restore,
         weights=weights,
-        unfit=unfit,
         tile=tile,
         progress=progress,
     )
@@ -99,10 +81,7 @@ def fuse_tiles(
     *,
     restore: bool = True,
     weights: Literal["all", "chosen"] = "all",
-    unfit: NDArray[np.bool_] | None = None,
     looks: Sequence[PlaneReader] | None = None,
-    likely: LikelyFrames | None = None,
-    bands: int = BANDS,
     tile: int | None = None,
     keep_planes: bool = True,
     keep_scores: bool = True,
@@ -130,20 +109,11 @@ def fuse_tiles(
     weights
         "chosen" takes every pixel from the one frame with the best score instead of mixing all,
         and weighs the frames only once.
-    unfit
-        Where each frame must not be used, in blocks of `BLOCK` pixels, shape (frames, rows,
-        columns).
     looks
         Readers of no more than the first plane of every frame, which the model looks at far around
         a tile; by default ``frames`` read all planes as far.
-    likely
-        Which frames are weighed where, all by default; not together with ``restore``, which wants
-        every frame.
-    bands
-        1 mixes the frames as they are, by the weights of the finest band, instead of band by band.
     tile
-        Side of the tiles in pixels. Default: as large as some hundred megabytes allow, or small
-        where frames are only ``likely`` in places.
+        Side of the tiles in pixels. Default: as large as some hundred megabytes allow.
     keep_planes, keep_scores
         Whether to keep what every frame has in a tile in memory: its planes, which are otherwise
         read again, and its scores, which otherwise go to a temporary file. See `tile_bytes`.
@@ -162,8 +132,6 @@ def fuse_tiles(
         raise CofuseError(f"tile is {tile}; expected a number of pixels")
     if weights not in ("all", "chosen"):
         raise CofuseError(f"weights are {weights!r}; expected 'all' or 'chosen'")
-    from cofuse.kernels.cpu import over_tiles
-
     work = TileWork(
         model,
         frames,
@@ -171,49 +139,15 @@ def fuse_tiles(
         levels,
         restore=restore,
         weigh_all=weights == "all",
-        unfit=unfit,
         keep_planes=keep_planes,
         keep_scores=keep_scores,
         looks=looks,
-        bands=bands,
     )
-    made: Callable[[Span, Span], JointResult] = work.piece
-    if likely is not None:
-        assert not restore, "what is restored is a mixture of all frames"
-        side, step = tile or _LIKELY_SIDE, LOOK_BLOCK
-        made = partial(_among_likely, work, likely)
-    else:
-        side, step = tile or tile_side(levels.shape[1], restore), 2
-    tiles = list(itertools.product(*(spans_of(length, side, step) for length in shape)))
-    at_once = 1 if likely is None else _at_once(len(frames) if keep_planes else 1)
-    parts = over_tiles(lambda tile: made(*tile), tiles, at_once=at_once)
-    for done, ((rows, columns), part) in enumerate(zip(tiles, parts, strict=True), start=1):
-        yield (slice(*rows), slice(*columns)), part
+    side = tile or tile_side(levels.shape[1], restore)
+    tiles = list(itertools.product(*(spans_of(length, side) for length in shape)))
+    for done, (rows, columns) in enumerate(tiles, start=1):
+        yield (slice(*rows), slice(*columns)), work.piece(rows, columns)
         progress(Progress("fusion", done, len(tiles)))
-
-
-def _among_likely(work: TileWork, likely: LikelyFrames, rows: Span, columns: Span) -> JointResult:
-    """Make a tile of the frames that are likely in it."""
-    numbers = likely.within(rows, columns)
-    fewer = work.among(numbers)
-    part = fewer.copied(rows, columns) if len(numbers) == 1 else fewer.piece(rows, columns)
-    return replace(part, index=numbers.astype(np.uint16)[part.index])
-
-
-def likely_bytes(frames: int) -> int:
-    """Memory that tiles take in which only likely frames are weighed; at worst these are all."""
-    return min(processors(), _at_once(frames)) * _likely_tile_bytes(frames)
-
-
-def _at_once(frames: int) -> int:
-    """Number of small tiles that the memory of a large one is enough for."""
-    return max(1, _WORKING_BYTES // _likely_tile_bytes(frames))
-
-
-def _likely_tile_bytes(frames: int) -> int:
-    looked = (_LIKELY_SIDE + 2 * _WEIGHER_REACH) ** 2
-    # Beside the frames' planes their features, which small tiles keep between two passes.
-    return (_LOOKED_BYTES + 4 * frames) * looked + min(24 * frames * looked, _KEPT_FEATURES)
 
 
 def tile_side(planes: int, restore: bool) -> int:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-from collections.abc import Iterator, Sequence
-from copy import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from cofuse.kernels.joint_weigher import Guides
 
 __all__ = [
-    "BLOCK",
     "COMMON_NOISE",
     "LEAST_NOISE",
     "JointResult",
@@ -51,11 +49,6 @@ Levels = NDArray[np.float32]
 LEAST_NOISE = 1.0
 #: The noise, in grey levels, at which a stage's parameters hold as they stand.
 COMMON_NOISE = 20.0
-
-#: Side in pixels of the blocks in which frames are found unfit.
-BLOCK = 8
-#: What a frame that must not be used loses in its scores.
-_NEVER = np.float32(1e4)
 
 
 @dataclass(frozen=True)
@@ -103,18 +96,16 @@ class TileWork:
         *,
         restore: bool,
         weigh_all: bool,
-        unfit: NDArray[np.bool_] | None,
         keep_planes: bool,
         keep_scores: bool,
         looks: Sequence[PlaneReader] | None = None,
-        bands: int = BANDS,
     ) -> None:
         from cofuse.kernels.joint_mixing import agreement_reach, band_reach
         from cofuse.kernels.joint_stages import stage_reach
 
-        self.frames, self.shape, self.weigh_all, self.unfit = frames, shape, weigh_all, unfit
+        self.frames, self.shape, self.weigh_all = frames, shape, weigh_all
         self.keep_planes, self.keep_scores = keep_planes, keep_scores
-        self.looks, self.bands = frames if looks is None else looks, bands
+        self.looks = frames if looks is None else looks
         self.weigher, self.agreement = model.part("weigher"), model.part("agreement")
         self.stages = [model.part(f"stages.{i}") for i in range(model.stages if restore else 0)]
         self.weigh_again = weigh_all and len(frames) > 1 and len(self.stages) > REWEIGH_BEFORE
@@ -145,40 +136,6 @@ class TileWork:
         scratch: Scratch = self._memory.scratch
         return scratch
 
-    def among(self, numbers: NDArray[np.intp]) -> TileWork:
-        """The same work with these frames alone."""
-        fewer = copy(self)
-        fewer.frames = [self.frames[number] for number in numbers]
-        fewer.looks = [self.looks[number] for number in numbers]
-        fewer.relative = [self.relative[number] for number in numbers]
-        fewer.unfit = None if self.unfit is None else self.unfit[numbers]
-        fewer.weigh_again = self.weigh_again and len(numbers) > 1
-        return fewer
-
-    def copied(self, rows: Span, columns: Span) -> JointResult:
-        """Make rows and columns of the result of a single frame: there is nothing to weigh."""
-        (reader,) = self.frames
-        planes = np.asarray(reader(slice(*rows), slice(*columns)), np.float32)
-        shape = planes.shape[:2]
-        return JointResult(np.zeros(shape, np.uint8), np.ones(shape, np.float32), planes, None)
-
-    def scores(self, rows: Span, columns: Span) -> Iterator[Levels]:
-        """Weigh some rows and columns of one frame after the other, for the choice alone.
-
-        What is yielded holds until the next.
-        """
-        from cofuse.kernels.joint_weigher import Weigher
-
-        spans = rows, columns
-        reach = self._reach(spans)
-        frames = self._tile_frames(spans, reach)
-        weigher = Weigher(self.weigher, reach[0], reach[1], self.units[0], self.scratch)
-        weighed = weigher.scores(
-            Lazy(len(self.frames), frames.look), self.relative, _score_planes(spans)
-        )
-        for number, own in enumerate(weighed):
-            yield self._fit(number, own, spans)[0]
-
     def piece(self, rows: Span, columns: Span) -> JointResult:
         """Make some rows and columns of the result; they start at even ones."""
         tile = rows, columns
@@ -200,8 +157,7 @@ class TileWork:
         shape = spans[0][1] - spans[0][0], spans[1][1] - spans[1][0]
         weigher = Weigher(self.weigher, reach[0], reach[1], self.units[0], self.scratch)
         choice, guides = Choice(shape), Guides(self.weigher["guide"])
-        mixer = Mixer(len(self.units), self.bands, shape) if self.weigh_all else None
-        windows, own_bands = BAND_WINDOWS[: self.bands - 1], slice(1, 1 + self.bands)
+        mixer = Mixer(len(self.units), BANDS, shape) if self.weigh_all else None
         weighed = weigher.scores(
             Lazy(count, frames.look),
             self.relative,
@@ -211,10 +167,9 @@ class TileWork:
         for number, (own, noise) in enumerate(zip(weighed, self.relative, strict=True)):
             if scores.count:
                 scores.write(number, own.reshape(len(own), -1))
-            own = self._fit(number, own, spans)
             choice.add(own[0])
             if mixer is not None:
-                mixer.add(lows(frames.planes(number), windows, inner), own[own_bands], noise)
+                mixer.add(lows(frames.planes(number), BAND_WINDOWS, inner), own[1:], noise)
         if mixer is not None:
             mixture = mixer.mixture()
         else:
@@ -286,7 +241,6 @@ class TileWork:
         for number, noise in enumerate(self.relative):
             before = scores.read(number).reshape(1 + BANDS, *size)[:, *own]
             corrected = agreement.scores(number, before)
-            corrected = self._fit(number, corrected, have)
             cut = [plane[around] for plane in frames.planes(number)]
             mixer.add(lows(cut, BAND_WINDOWS, inner), corrected, noise)
         return mixer.mixture()
@@ -304,12 +258,6 @@ class TileWork:
         looked = reach[0].picture, reach[1].picture
         return TileFrames(self.looks, self.frames, looked, mixed, factors, self.keep_planes)
 
-    def _fit(self, number: int, scores: Levels, spans: Spans) -> Levels:
-        """Lower the scores of a frame where it must not be used; what is given stays as it is."""
-        if self.unfit is None:
-            return scores
-        return np.where(_enlarged(self.unfit[number], spans), scores - _NEVER, scores)
-
     def _around(self, tile: Spans, margin: int) -> Spans:
         """Pixels up to an even margin around a tile."""
         rows, columns = (
@@ -322,12 +270,6 @@ class TileWork:
 def _score_planes(spans: Spans) -> Levels:
     """Room for one frame's scores."""
     return np.empty((1, 1 + BANDS, *(b - a for a, b in spans)), np.float32)
-
-
-def _enlarged(blocks: NDArray[np.bool_], spans: Spans) -> NDArray[np.bool_]:
-    """Say for pixels what is given for blocks."""
-    rows, columns = (np.arange(a, b) // BLOCK for a, b in spans)
-    return np.asarray(blocks[np.ix_(rows, columns)])
 
 
 def _even(reach: int) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from cofuse.errors import CofuseError
-from cofuse.joint_fusion import BLOCK, LARGE, likely_bytes, tile_bytes
+from cofuse.joint_fusion import tile_bytes
 from cofuse.memory import default_ceiling, format_size
 
 __all__ = ["Plan", "Work", "estimate_seconds", "plan_fusion"]
@@ -25,7 +25,6 @@ _PROGRAM = 220_000_000
 #: What every stage takes in bands, blocks, patches and leftovers, whatever the picture's size.
 _SPARE = 60_000_000
 _NOISE_BYTES = 220_000_000
-_FITNESS_BYTES = 120_000_000
 #: Most bytes of the weigher's features that are kept.
 _KEPT_FEATURES = 72 << 20
 
@@ -37,9 +36,9 @@ _CLEAN_UP_BYTES = 8
 _SHRINKAGE_BYTES, _SHRINKAGE_BYTES_A_CHANNEL = 40, 20
 _LETTER_BYTES = 650
 
-#: Seconds of one processor for a pixel of a frame to be weighed, less where only likely frames are,
-#: and for one of a plane to be restored.
-_SECONDS_TO_WEIGH, _SECONDS_TO_WEIGH_LIKELY, _SECONDS_TO_RESTORE = 0.35e-6, 0.1e-6, 2.4e-6
+#: Seconds of one processor for a pixel of a frame to be weighed, and for one of a plane to be
+#: restored.
+_SECONDS_TO_WEIGH, _SECONDS_TO_RESTORE = 0.35e-6, 2.4e-6
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,6 @@ class Plan:
         All frames of a tile, turned into floats.
     keep_pictures
         The whole mixture, which is taken along seams.
-    keep_blocks
-        What was measured of every frame to see whether it is fit.
     keep_frames
         All frames as they were read.
     peak
@@ -64,7 +61,6 @@ class Plan:
 
     keep_scores: bool = True
     keep_planes: bool = True
-    keep_blocks: bool = True
     keep_pictures: bool = True
     keep_frames: bool = True
     peak: int = 0
@@ -133,8 +129,7 @@ def estimate_seconds(work: Work, *, restore: bool, processors: int) -> float:
     if restore:
         seconds = 1.4 * _SECONDS_TO_WEIGH * work.frames + _SECONDS_TO_RESTORE * _channels(work)
     else:
-        is_large = height * width >= LARGE
-        seconds = work.frames * (_SECONDS_TO_WEIGH_LIKELY if is_large else _SECONDS_TO_WEIGH)
+        seconds = work.frames * _SECONDS_TO_WEIGH
     return height * width * seconds / processors
 
 
@@ -154,16 +149,10 @@ def _joint(work: Work, plan: Plan, frame: int) -> list[int]:
     pixels, planes = height * width, _channels(work)
     maps = pixels * ((1 if work.frames <= 256 else 2) + 4)
     pictures = frame if plan.keep_pictures else 0
-    blocks = work.frames * pixels // BLOCK**2
     patches = max(_PATCHES, work.frames * _PATCHES_A_FRAME) * _PATCH * planes
     one = 0 if work.in_memory or plan.keep_frames else frame
     tiles = []
     for restore in (False, True) if work.restores else (False,):
-        if not restore and pixels >= LARGE:
-            tiles.append(
-                maps + blocks + pictures + likely_bytes(work.frames if plan.keep_planes else 1)
-            )
-            continue
         working, of_planes, of_scores = tile_bytes((height, width), planes, restore)
         of_frames = of_planes * plan.keep_planes + of_scores * plan.keep_scores
         # Features are kept between two passes over the frames where tiles are small; those in the
@@ -171,10 +160,9 @@ def _joint(work: Work, plan: Plan, frame: int) -> list[int]:
         features = work.frames * of_planes * (2 if planes == 3 else 6)
         working += min(features, _KEPT_FEATURES) if features <= 2 * _KEPT_FEATURES else 0
         result = frame if restore else pictures
-        tiles.append(maps + blocks + result + working + work.frames * of_frames)
+        tiles.append(maps + result + working + work.frames * of_frames)
     return [
         one + _NOISE_BYTES + patches * np.dtype(work.dtype).itemsize,
-        blocks + (8 * blocks if plan.keep_blocks else 0) + _FITNESS_BYTES,
         *tiles,
         maps + pictures + _CLEAN_UP_BYTES * pixels,
         maps + pictures + frame + one,

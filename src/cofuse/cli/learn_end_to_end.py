@@ -129,8 +129,9 @@ learned analysis operators.
 
 **What it learned from.** {card["pictures"]} sharp pictures, grey; every twentieth was kept for
 validation. Focus stacks of {frames} frames were made of them as they were
-needed: layers behind each other blurred by discs or Gaussians of up to 16 pixels, masks with hard
-edges, white noise of 1 to 50 grey levels or none, JPEG compression, small shifts and changes of
+needed: layers behind each other, surfaces of smooth depth and masks with hard edges, blurred by
+discs or Gaussians of up to 64 pixels, some places in focus in no frame; white noise of 1 to 50 grey
+levels or none, weak grain that is not told, JPEG compression, small shifts and changes of
 brightness, things that are in one frame only. SHA-256 of the pictures' grey levels:
 `{card["pictures_sha256"]}`.
 
@@ -146,7 +147,7 @@ each pixel from the frame with the best score:
 {rows}
 
 **Limits.** Frames must be aligned. Noise must be white and its level known; camera noise is to be
-stabilised first. Blur wider than 16 pixels and pictures unlike photographs were not seen in
+stabilised first. Blur wider than 64 pixels and pictures unlike photographs were not seen in
 training.
 """
 

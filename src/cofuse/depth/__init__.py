@@ -6,7 +6,7 @@ curve), `filling` (places without one) and come out as a `Depth`; `colours`, `re
 """
 
 from cofuse.depth.colours import confidence_preview, depth_colours, depth_preview
-from cofuse.depth.estimation import estimate_depth, small_depth
+from cofuse.depth.estimation import estimate_depth
 from cofuse.depth.maps import Depth, depth_picture
 from cofuse.depth.point_cloud import ply_bytes, ply_chunks
 from cofuse.depth.relief import relief_view
@@ -21,5 +21,4 @@ __all__ = [
     "ply_bytes",
     "ply_chunks",
     "relief_view",
-    "small_depth",
 ]

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any
 
@@ -26,7 +24,6 @@ __all__ = [
     "activity",
     "dual_step",
     "hard_shrinkage",
-    "over_tiles",
     "pairing",
     "region_areas",
     "select_cosupport",
@@ -35,9 +32,6 @@ __all__ = [
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
-
-#: Whether this thread has a tile to itself: then its bands are not shared out again.
-_thread = threading.local()
 
 
 def activity(image: Array, operator: AnalysisOperator, *, threshold: float = 0.0) -> Floats:
@@ -145,42 +139,8 @@ def region_areas(labels: Array) -> NDArray[np.signedinteger[Any]]:
     return areas.reshape(labels.shape)
 
 
-def over_tiles(work: Callable[[Any], Any], tiles: Sequence[Any], *, at_once: int) -> Iterator[Any]:
-    """Yield ``work(tile)`` of one tile after the other.
-
-    Up to ``at_once`` of them are worked on at a time, each in a thread of its own: threads wait
-    less for each other than when they share a tile, as they do when there is one at a time.
-    """
-    threads = min(_threads(), at_once)
-    if threads == 1 or len(tiles) < 2:
-        yield from map(work, tiles)
-        return
-    pool, running = _pool(), deque[Future[Any]]()
-    try:
-        for tile in tiles:
-            running.append(pool.submit(_in_one_thread, work, tile))
-            if len(running) > threads:
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
-    finally:
-        for future in running:
-            future.cancel()
-        wait(running)
-
-
-def _in_one_thread(work: Callable[[Any], Any], tile: Any) -> Any:
-    _thread.is_one = True
-    try:
-        return work(tile)
-    finally:
-        _thread.is_one = False
-
-
 def _over_bands(work: Callable[[int, int], Any], rows: int) -> list[tuple[int, Any]]:
     """Run ``work(start, stop)`` over bands of patch rows and return (start, result) in order."""
-    if getattr(_thread, "is_one", False):
-        return [(0, work(0, rows))]
     count = min(_threads(), max(1, rows // 16))
     edges = [rows * k // count for k in range(count + 1)]
     if count == 1:

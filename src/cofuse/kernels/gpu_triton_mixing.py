@@ -9,11 +9,10 @@ from torch import Tensor
 
 from cofuse.kernels.gpu_triton import jit
 
-__all__ = ["block_energies", "blur", "choose", "mix"]
+__all__ = ["blur", "choose", "mix"]
 
-#: Below every score; what a frame loses where it must not be used.
+#: Below every score.
 _LEAST = -1e30
-_NEVER = 1e4
 _BLOCK = 256
 
 
@@ -58,39 +57,18 @@ def blur(values: Tensor, weights: Tensor, *, across: bool, square: bool = False)
 
 
 @jit
-def _score(  # type: ignore[no-untyped-def]
-    scores, unfit, frame, y, x, width, top, left, inside, blocks, block_columns, stride,
-    UNFIT: tl.constexpr, SIDE: tl.constexpr, NEVER: tl.constexpr,
-):  # fmt: skip
-    """One frame's score, far lower where the frame must not be used."""
-    value = tl.load(scores + frame.to(tl.int64) * stride + y * width + x, inside, 0.0)
-    if UNFIT:
-        block = (y + top) // SIDE * block_columns + (x + left) // SIDE
-        out = tl.load(unfit + frame * blocks + block, inside, 0)
-        value = tl.where(out != 0, value - NEVER, value)
-    return value
-
-
-@jit
 def _choose_kernel(  # type: ignore[no-untyped-def]
-    scores, unfit, index, confidence, count, height, width, top, left, blocks, block_columns,
-    stride, UNFIT: tl.constexpr, SIDE: tl.constexpr, LEAST: tl.constexpr, NEVER: tl.constexpr,
-    BLOCK: tl.constexpr,
-):  # fmt: skip
+    scores, index, confidence, count, area, stride, LEAST: tl.constexpr, BLOCK: tl.constexpr
+):
     """Best frame of every pixel, and the lead of its softmax probability."""
     position = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    area = height * width
     inside = position < area
-    y, x = position // width, position % width
     best = tl.full((BLOCK,), LEAST, tl.float32)
     second = tl.full((BLOCK,), LEAST, tl.float32)
     total = tl.zeros((BLOCK,), tl.float32)
     chosen = tl.zeros((BLOCK,), tl.int32)
     for frame in range(count):
-        value = _score(
-            scores, unfit, tl.cast(frame, tl.int32), y, x, width, top, left, inside, blocks,
-            block_columns, stride, UNFIT, SIDE, NEVER,
-        )  # fmt: skip
+        value = tl.load(scores + tl.cast(frame, tl.int64) * stride + position, inside, 0.0)
         better = value > best
         less = tl.exp(-tl.abs(value - best))
         total = tl.where(better, total * less + 1.0, total + less)
@@ -101,48 +79,37 @@ def _choose_kernel(  # type: ignore[no-untyped-def]
     tl.store(confidence + position, (1.0 - tl.exp(second - best)) / total, inside)
 
 
-def choose(
-    scores: Tensor, unfit: Tensor | None, corner: tuple[int, int], side: int
-) -> tuple[Tensor, Tensor]:
-    """Index and confidence of scores (K, 1 + bands, H, W); ``unfit`` is (K, rows, columns)."""
+def choose(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Index and confidence of scores (K, 1 + bands, H, W)."""
     count, _, height, width = scores.shape
     index = torch.empty(
         (height, width), dtype=torch.uint8 if count <= 256 else torch.int16, device=scores.device
     )
     confidence = torch.empty((height, width), device=scores.device)
     _choose_kernel[(triton.cdiv(height * width, _BLOCK),)](
-        scores, scores if unfit is None else unfit, index, confidence, count, height, width,
-        *corner, *_blocks(unfit), scores.stride(0), UNFIT=unfit is not None, SIDE=side,
-        LEAST=_LEAST, NEVER=_NEVER, BLOCK=_BLOCK, num_warps=4,
+        scores, index, confidence, count, height * width, scores.stride(0),
+        LEAST=_LEAST, BLOCK=_BLOCK, num_warps=4,
     )  # fmt: skip
     return index, confidence
 
 
 @jit
 def _mix_kernel(  # type: ignore[no-untyped-def]
-    lows, lower, lowest, scores, unfit, relative, out, fine, coarse, count, height, width, top,
-    left, blocks, block_columns, stride,
-    PLANES: tl.constexpr, UNFIT: tl.constexpr, SIDE: tl.constexpr, LEAST: tl.constexpr,
-    NEVER: tl.constexpr, BLOCK: tl.constexpr,
+    lows, lower, lowest, scores, relative, out, fine, coarse, count, area, stride,
+    PLANES: tl.constexpr, LEAST: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Three bands of all frames, each weighed by the softmax of its scores; and their noise."""
     position = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    area = height * width
     inside = position < area
-    y, x = position // width, position % width
     nothing = tl.zeros((BLOCK,), tl.float32)
     peak0 = nothing + LEAST
     peak1 = nothing + LEAST
     peak2 = nothing + LEAST
-    block = (y + top) // SIDE * block_columns + (x + left) // SIDE
     for frame in range(count):
         source = scores + tl.cast(frame, tl.int64) * stride + position
-        off = nothing
-        if UNFIT:
-            off = tl.where(tl.load(unfit + frame * blocks + block, inside, 0) != 0, NEVER, 0.0)
-        peak0 = tl.maximum(peak0, tl.load(source, inside, 0.0) - off)
-        peak1 = tl.maximum(peak1, tl.load(source + area, inside, 0.0) - off)
-        peak2 = tl.maximum(peak2, tl.load(source + 2 * area, inside, 0.0) - off)
+        peak0 = tl.maximum(peak0, tl.load(source, inside, 0.0))
+        peak1 = tl.maximum(peak1, tl.load(source + area, inside, 0.0))
+        peak2 = tl.maximum(peak2, tl.load(source + 2 * area, inside, 0.0))
     total0 = nothing
     total1 = nothing
     total2 = nothing
@@ -159,12 +126,9 @@ def _mix_kernel(  # type: ignore[no-untyped-def]
     third2 = nothing
     for frame in range(count):
         source = scores + tl.cast(frame, tl.int64) * stride + position
-        off = nothing
-        if UNFIT:
-            off = tl.where(tl.load(unfit + frame * blocks + block, inside, 0) != 0, NEVER, 0.0)
-        weight0 = tl.exp(tl.load(source, inside, 0.0) - off - peak0)
-        weight1 = tl.exp(tl.load(source + area, inside, 0.0) - off - peak1)
-        weight2 = tl.exp(tl.load(source + 2 * area, inside, 0.0) - off - peak2)
+        weight0 = tl.exp(tl.load(source, inside, 0.0) - peak0)
+        weight1 = tl.exp(tl.load(source + area, inside, 0.0) - peak1)
+        weight2 = tl.exp(tl.load(source + 2 * area, inside, 0.0) - peak2)
         noise = tl.load(relative + frame)
         total0 += weight0
         total1 += weight1
@@ -203,10 +167,7 @@ def _mix_kernel(  # type: ignore[no-untyped-def]
 def mix(
     lows: list[Tensor],
     scores: Tensor,
-    unfit: Tensor | None,
     relative: Tensor,
-    corner: tuple[int, int],
-    side: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Mix three bands of frames (K, planes, H, W) with scores (K, 3, H, W), which may be a view.
 
@@ -217,56 +178,7 @@ def mix(
     out = torch.empty_like(lows[0][0])
     fine, coarse = (out.new_empty((height, width)) for _ in range(2))
     _mix_kernel[(triton.cdiv(height * width, _BLOCK),)](
-        *lows, scores, scores if unfit is None else unfit, relative, out, fine, coarse, count,
-        height, width, *corner, *_blocks(unfit), scores.stride(0),
-        PLANES=planes, UNFIT=unfit is not None, SIDE=side, LEAST=_LEAST, NEVER=_NEVER,
-        BLOCK=_BLOCK, num_warps=4,
+        *lows, scores, relative, out, fine, coarse, count, height * width, scores.stride(0),
+        PLANES=planes, LEAST=_LEAST, BLOCK=_BLOCK, num_warps=4,
     )  # fmt: skip
     return out, fine, coarse
-
-
-@jit
-def _energy_kernel(  # type: ignore[no-untyped-def]
-    plane, out, height, width, rows, columns, level, SIDE: tl.constexpr, BLOCK: tl.constexpr
-):
-    """Energy of neighbours within blocks, and their mean; edges are repeated."""
-    across = tl.cdiv(columns, BLOCK)
-    row = tl.program_id(0) // across
-    first = (tl.program_id(0) % across) * BLOCK
-    i = tl.arange(0, BLOCK * SIDE)
-    x = tl.minimum(first * SIDE + i, width - 1)
-    beside = tl.where(i % SIDE == SIDE - 1, x, tl.minimum(first * SIDE + i + 1, width - 1))
-    energy = tl.zeros((BLOCK * SIDE,), tl.float32)
-    mean = tl.zeros((BLOCK * SIDE,), tl.float32)
-    above = tl.zeros((BLOCK * SIDE,), tl.float32)
-    for dy in tl.static_range(SIDE):
-        line = plane + tl.minimum(row * SIDE + dy, height - 1) * width
-        value = tl.load(line + x) * level
-        apart = tl.load(line + beside) * level - value
-        energy += apart * apart
-        if dy > 0:
-            energy += (value - above) * (value - above)
-        above = value
-        mean += value
-    energy = tl.sum(tl.reshape(energy, (BLOCK, SIDE)), axis=1) / (SIDE * (SIDE - 1))
-    mean = tl.sum(tl.reshape(mean, (BLOCK, SIDE)), axis=1) / (SIDE * SIDE)
-    column = first + tl.arange(0, BLOCK)
-    target = out + row * columns + column
-    tl.store(target, energy, column < columns)
-    tl.store(target + rows * columns, mean, column < columns)
-
-
-def block_energies(plane: Tensor, level: float, side: int) -> Tensor:
-    """Energy and mean (2, rows, columns) of a plane's blocks; see `joint_gpu_fitness`."""
-    height, width = plane.shape
-    rows, columns = triton.cdiv(height, side), triton.cdiv(width, side)
-    out = plane.new_empty((2, rows, columns))
-    _energy_kernel[(rows * triton.cdiv(columns, 64),)](
-        plane, out, height, width, rows, columns, level, SIDE=side, BLOCK=64, num_warps=4
-    )
-    return out
-
-
-def _blocks(unfit: Tensor | None) -> tuple[int, int]:
-    """How many blocks a frame has, and a row of them."""
-    return (0, 0) if unfit is None else (unfit.shape[1] * unfit.shape[2], unfit.shape[2])

@@ -31,7 +31,6 @@ from cofuse.kernels.joint_gpu_layers import exact, on_device
 from cofuse.kernels.joint_gpu_memory import free_memory, pieces, tile_side
 from cofuse.kernels.joint_gpu_mixing import (
     Agreement,
-    Unfit,
     choose,
     mix,
     mix_chosen,
@@ -138,9 +137,6 @@ class DeviceFusion:
         if self.weigh_again:
             self.margin += max(sum(side // 2 for side in sides) for sides in AGREEMENT_SCALES)
         self.margin += self.margin % 2  # half-size pixels must stay in place
-        #: Says where each frame must not be used, in blocks; asked once, while the device weighs.
-        self.find_unfit: Callable[[], NDArray[np.bool_]] | None = None
-        self._unfit: Tensor | None = None
 
     @property
     def planes(self) -> int:
@@ -207,44 +203,37 @@ class DeviceFusion:
             rows, columns = (slice(a, a + n) for a, n in zip(corner, size, strict=True))
             frames = frames[..., rows, columns].contiguous()
         lows = smoothed(frames, BAND_WINDOWS) if self.weigh_all else [frames]
-        unfit = Unfit(self._unfit_blocks(), _BLOCK, (made[0][0], made[1][0]))
         inner = tuple(slice(a - b[0], c - b[0]) for (a, c), b in zip(tile, made, strict=True))
-        whole, lead = choose(scores, unfit)
+        whole, lead = choose(scores)
         index, confidence = whole[inner].contiguous(), lead[inner].contiguous()
         chosen = None
         if self.device == "cuda":
             chosen = torch.cuda.Event()
             chosen.record()
         if self.weigh_all:
-            mixture = mix(lows, scores[:, 1:], self.relative, unfit)
+            mixture = mix(lows, scores[:, 1:], self.relative)
         else:
             mixture = mix_chosen(frames, whole, self.relative)
         restored = None
         if pool is not None:
             half = [slice(at // 2, -(-(at + n) // 2)) for at, n in zip(corner, size, strict=True)]
             pool = pool[:, half[0], half[1]].contiguous()
-            restored = self._restored(mixture, lows, scores, pool, unfit)[:, *inner]
+            restored = self._restored(mixture, lows, scores, pool)[:, *inner]
         return DeviceTile(index, confidence, mixture.pictures[:, *inner], restored, chosen)
 
     def _restored(
-        self, mixture: DeviceMixture, lows: list[Tensor], scores: Tensor, pool: Tensor, unfit: Unfit
+        self, mixture: DeviceMixture, lows: list[Tensor], scores: Tensor, pool: Tensor
     ) -> Tensor:
         """Take all stages."""
         x = mixture.pictures
         for number, stage in enumerate(self.stages):
             if number == REWEIGH_BEFORE and self.weigh_again:
                 corrected = self.agreement.scores(lows[0][:, 0], x[0], scores)
-                mixture = mix(lows, corrected, self.relative, unfit)
+                mixture = mix(lows, corrected, self.relative)
                 del corrected
             weight = self.guide[4 * GUIDES * number : 4 * GUIDES * (number + 1)]
             x = stage.step(x, mixture, F.conv2d(pool[None], weight)[0])
         return x
-
-    def first_plane(self, number: int, rows: Span, columns: Span) -> Tensor:
-        """First plane (1, h, w) of a part of a frame, in units of noise."""
-        size = 1, rows[1] - rows[0], columns[1] - columns[0]
-        out = torch.empty(size, device=self.device)
-        return self.conversion.planes(self._native(number, slice(*rows), slice(*columns)), out)
 
     def _read(self, number: int, spans: Spans, out: Tensor) -> None:
         """Planes of a part of a frame; what ``out`` has beyond it repeats the edges."""
@@ -261,12 +250,6 @@ class DeviceFusion:
         """Native pixels of restored planes."""
         with exact():
             return self.conversion.native(planes)
-
-    def _unfit_blocks(self) -> Tensor | None:
-        if self._unfit is None and self.find_unfit is not None:
-            blocks = self.find_unfit().astype(np.uint8)
-            self._unfit = torch.as_tensor(blocks, device=self.device)
-        return self._unfit
 
     def _around(self, tile: Spans) -> Spans:
         rows, columns = (
@@ -286,5 +269,3 @@ class DeviceFusion:
 
 #: Pixels on the side of one of the coarsest level.
 _WHOLE = 2 ** len(LEVEL_CHANNELS)
-#: Side of the blocks in which frames are found unfit, as in `joint_tiles`.
-_BLOCK = 8

@@ -1,13 +1,11 @@
 """Choosing, mixing and weighing again the joint model's frames on a torch device.
 
-Frames are (K, planes, H, W), scores (K, 1 + bands, H, W). `Unfit` lowers the scores of frames where
-they must not be used.
+Frames are (K, planes, H, W), scores (K, 1 + bands, H, W).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 
 import numpy as np
@@ -26,15 +24,13 @@ from cofuse.kernels.joint_gpu_layers import (
 )
 from cofuse.kernels.joint_gpu_stages import DeviceMixture
 
-__all__ = ["Agreement", "Unfit", "choose", "mix", "mix_chosen", "smoothed"]
+__all__ = ["Agreement", "choose", "mix", "mix_chosen", "smoothed"]
 
 Floats = NDArray[np.float32]
 Scales = Sequence[tuple[int, int]]
 
 _LEAST_SCORE = -1e30
 _LEAST_POWER = 1e-6
-#: What a frame that must not be used loses in its scores.
-_NEVER = 1e4
 #: A picture's detail is what a mean over the first window lacks, measured over the second.
 _DETAIL_WINDOWS = 5, 9
 _LEAST_DETAIL = 0.3
@@ -44,30 +40,7 @@ _FUSED_BANDS = 3
 _MOST_HIDDEN = 16
 
 
-@dataclass(frozen=True)
-class Unfit:
-    """Where frames must not be used, in blocks of pixels; frames start at a corner of the picture.
-
-    ``blocks`` (K, rows, columns) are uint8, or None where all may be used everywhere.
-    """
-
-    blocks: Tensor | None
-    side: int
-    corner: tuple[int, int] = (0, 0)
-
-    def lowered(self, frame: int, scores: Tensor) -> Tensor:
-        """Scores (..., H, W) of a frame, far lower where it must not be used."""
-        if self.blocks is None:
-            return scores
-        rows, columns = (
-            torch.arange(a, a + n, device=scores.device) // self.side
-            for a, n in zip(self.corner, scores.shape[-2:], strict=True)
-        )
-        here = self.blocks[frame].index_select(0, rows).index_select(1, columns)
-        return torch.where(here != 0, scores - _NEVER, scores)
-
-
-def choose(scores: Tensor, unfit: Unfit) -> tuple[Tensor, Tensor]:
+def choose(scores: Tensor) -> tuple[Tensor, Tensor]:
     """Best frame of every pixel by the first score, and the lead of its softmax probability.
 
     Of equals the earlier is chosen. The index is uint8, or int16 for more than 256 frames.
@@ -75,14 +48,14 @@ def choose(scores: Tensor, unfit: Unfit) -> tuple[Tensor, Tensor]:
     if fused(scores):
         from cofuse.kernels import gpu_triton_mixing
 
-        return gpu_triton_mixing.choose(scores, unfit.blocks, unfit.corner, unfit.side)
+        return gpu_triton_mixing.choose(scores)
     shape = scores.shape[-2:]
     best, second = scores.new_full((2, *shape), _LEAST_SCORE)
     total = scores.new_zeros(shape)
     kind = torch.uint8 if len(scores) <= 256 else torch.int16
     index = torch.zeros(shape, dtype=kind, device=scores.device)
     for frame, own in enumerate(scores):
-        value = unfit.lowered(frame, own[0])
+        value = own[0]
         better = value > best
         less = torch.exp(-(value - best).abs())
         total = torch.where(better, total * less + 1.0, total + less)
@@ -113,20 +86,17 @@ def smoothed(frames: Tensor, windows: Sequence[int]) -> list[Tensor]:
     return result
 
 
-def mix(lows: list[Tensor], scores: Tensor, relative: Tensor, unfit: Unfit) -> DeviceMixture:
+def mix(lows: list[Tensor], scores: Tensor, relative: Tensor) -> DeviceMixture:
     """Mix frames, `smoothed`, band by band with the scores (K, bands, H, W) of the bands."""
     if fused(scores) and len(lows) == _FUSED_BANDS:
         from cofuse.kernels import gpu_triton_mixing
 
-        where = unfit.blocks, relative, unfit.corner, unfit.side
-        return DeviceMixture(*gpu_triton_mixing.mix(lows, scores, *where))
-    peak = scores.new_full(scores.shape[1:], _LEAST_SCORE)
-    for number, own in enumerate(scores):
-        peak = torch.maximum(peak, unfit.lowered(number, own))
+        return DeviceMixture(*gpu_triton_mixing.mix(lows, scores, relative))
+    peak = scores.amax(0)
     total, power = scores.new_zeros((2, *scores.shape[1:]))
     sums = scores.new_zeros((lows[0].shape[1], *scores.shape[1:]))
     for number, own in enumerate(scores):
-        weight = torch.exp(unfit.lowered(number, own) - peak)
+        weight = torch.exp(own - peak)
         total += weight
         power += (weight * relative[number]) ** 2
         for band, (low, lower) in enumerate(zip_longest(lows, lows[1:])):

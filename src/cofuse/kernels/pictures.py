@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cofuse.kernels import cpu
 
-__all__ = ["block_energies", "copy_chosen", "luminance_means"]
+__all__ = ["copy_chosen", "luminance_means"]
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
@@ -35,17 +35,6 @@ def luminance_means(pixels: Array, weights: ArrayLike, scale: int = 1) -> Floats
     shares = np.array(weights, np.float32)
     cpu._over_bands(lambda a, b: _luminance_means(deep, shares, scale, a, b, out), height)
     return out
-
-
-def block_energies(plane: Floats, side: int) -> tuple[Floats, Floats]:
-    """Gradient energy and mean of every block of ``side`` pixels; the last repeat their edge.
-
-    The energy is the mean of squared differences of neighbours along rows plus that along columns.
-    """
-    height, width = (-(-n // side) for n in plane.shape)
-    energy, mean = np.empty((2, height, width), np.float32)
-    cpu._over_bands(lambda a, b: _block_energies(plane, side, a, b, energy, mean), height)
-    return energy, mean
 
 
 def copy_chosen(frame: Array, index: Array, number: int, image: Array) -> None:
@@ -87,35 +76,6 @@ def _luminance_means(pixels, weights, scale, start, stop, out):  # type: ignore[
         if whole < target.shape[0]:
             share = np.float32(1) / np.float32(rows * (width - whole * scale))
             target[whole] = share * line[whole * scale :].sum()
-
-
-@_jit
-def _block_energies(plane, side, start, stop, energy, mean):  # type: ignore[no-untyped-def]
-    height, width = plane.shape
-    across, down, total = np.empty((3, energy.shape[1] * side), np.float32)
-    for block in range(start, stop):
-        across[:], down[:], total[:] = np.float32(0), np.float32(0), np.float32(0)
-        for dy in range(side):
-            row = plane[min(block * side + dy, height - 1)]
-            for x in range(width):
-                total[x] += row[x]
-            for x in range(width - 1):
-                step = row[x + 1] - row[x]
-                across[x] += step * step
-            if dy > 0:
-                above = plane[min(block * side + dy - 1, height - 1)]
-                for x in range(width):
-                    step = row[x] - above[x]
-                    down[x] += step * step
-        # What is missing of the last block repeats the edge: no difference along a row there.
-        total[width:], down[width:] = total[width - 1], down[width - 1]
-        steps = np.float32(1) / np.float32(side * (side - 1))
-        for k in range(energy.shape[1]):
-            first = k * side
-            # The last difference of a block leads to the next one.
-            squares = across[first : first + side - 1].sum() + down[first : first + side].sum()
-            energy[block, k] = squares * steps
-            mean[block, k] = total[first : first + side].sum() / np.float32(side * side)
 
 
 @_jit

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse import joint_fusion
 from cofuse.camera_noise import StackNoise, estimate_stack_noise
 from cofuse.images import (
     Fusion,
@@ -21,16 +20,13 @@ from cofuse.images import (
     luminance_weights,
     to_opponent,
 )
-from cofuse.joint import BANDS, JointModel, load_model
+from cofuse.joint import JointModel, load_model
 from cofuse.joint_fusion import JointResult, PlaneReader, fuse_tiles
-from cofuse.joint_look import LOOK_SCALE, LikelyFrames, likely_frames
 from cofuse.memory import Shelf
-from cofuse.methods.fitness import Fitness, judge_frames
-from cofuse.methods.focus import can_tell_focus, focus_of, out_of_focus_blocks
+from cofuse.methods.distinct import distinct_frames
 from cofuse.methods.joint_device import weigh_on_device
 from cofuse.methods.run import Levels, Run
 from cofuse.noise import CLEAN_BELOW
-from cofuse.progress import Progress
 from cofuse.selection import (
     Choice,
     compose,
@@ -55,6 +51,19 @@ class JointRun(Run):
 
     def fuse(self, sigma: float | None, denoise: float) -> Fusion:
         """Fuse; ``denoise`` blends the copied pixels with the restored ones."""
+        numbers = distinct_frames(self.stack)
+        if len(numbers) == len(self.stack):
+            return self.fuse_distinct(sigma, denoise)
+        every, self.stack = self.stack, self.stack.of(numbers)
+        fusion = self.fuse_distinct(sigma, denoise)
+        index: NDArray[np.unsignedinteger[Any]] = np.array(
+            numbers, np.uint8 if len(every) <= 256 else np.uint16
+        )
+        assert fusion.source_map is not None, "a choice has been made"
+        return replace(fusion, source_map=index[fusion.source_map])
+
+    def fuse_distinct(self, sigma: float | None, denoise: float) -> Fusion:
+        """Fuse frames of which none repeats another."""
         stack = self.stack
         model = load_model(self.settings.model)
         if sigma is None:
@@ -119,17 +128,13 @@ class JointRun(Run):
                     if self.preview is not None:
                         self.preview(*here, image[here])
 
-        copy, restore = strength < 1, strength > 0
+        restore = strength > 0
         if self.device == "cpu":
-            readers = [self.reader(k, noise) for k in range(len(stack))]
+            readers = [self.reader(number, noise) for number in range(len(stack))]
             first = self.first_planes(noise)
-            choice = self.weigh(
-                model, readers, levels, take, first=first, restore=restore, copy=copy
-            )
+            choice = self.weigh(model, readers, levels, take, first=first, restore=restore)
         else:
-            choice = weigh_on_device(
-                self, model, noise, levels, take, image, restore=restore, copy=copy
-            )
+            choice = weigh_on_device(self, model, noise, levels, take, image, restore=restore)
         with self.stage("composition"):
             choice = self.clean_up(choice)
             if mixed is not None:
@@ -153,40 +158,20 @@ class JointRun(Run):
         model: JointModel,
         readers: list[PlaneReader],
         levels: NDArray[np.float64],
-        take: Taker | None = None,
+        take: Taker,
         *,
         first: list[PlaneReader],
         scale: int = 1,
         restore: bool,
-        copy: bool = True,
     ) -> Choice:
-        """Run the model on frames made ``scale`` times smaller, none used where it cannot be right.
+        """Run the model on frames made ``scale`` times smaller; ``take`` gets every tile.
 
         ``first`` reads no more than the first plane of every frame.
-
-        Where pixels are going to be copied one frame must be right: where the model cannot tell,
-        they are held to the depth. What is only restored is a mixture, to which all of them add.
         """
         shape = -(-self.stack.height // scale), -(-self.stack.width // scale)
-        index = np.empty(shape, np.uint8 if len(readers) <= 256 else np.uint16)
+        index = np.empty(shape, np.uint8 if len(self.stack) <= 256 else np.uint16)
         confidence = np.empty(shape, np.float32)
         with self.stage("fusion"):
-            unfit = likely = None
-            if len(readers) > 1:
-                fitness = judge_frames(
-                    first,
-                    shape,
-                    levels[:, 0].astype(np.float32),
-                    self.stack.names,
-                    # The luminance of opponent planes is √3 times that of a grey picture.
-                    white=255.0 * np.sqrt(levels.shape[1]),
-                    in_memory=self.plan.keep_blocks,
-                )
-                unfit = fitness.unfit
-                if copy and can_tell_focus(self.stack):
-                    unfit = self.held_to_focus(fitness, shape)
-                if not restore and math.prod(shape) >= joint_fusion.LARGE:
-                    likely = self.looked_at(model, levels, shape, scale * LOOK_SCALE, unfit)
             tiles = fuse_tiles(
                 model,
                 readers,
@@ -194,36 +179,15 @@ class JointRun(Run):
                 levels,
                 restore=restore,
                 weights=self.settings.weights,
-                unfit=unfit,
                 looks=first,
-                likely=likely,
-                # Nobody will tell bands apart along the seams of a large picture, but everybody
-                # what they cost.
-                bands=BANDS if likely is None else 1,
                 keep_planes=self.plan.keep_planes,
                 keep_scores=self.plan.keep_scores,
                 progress=self.progress,
             )
             for here, part in tiles:
                 index[here], confidence[here] = part.index, part.confidence
-                if take is not None:
-                    take(here, part)
+                take(here, part)
         return Choice(index, confidence)
-
-    def held_to_focus(self, fitness: Fitness, shape: tuple[int, int]) -> NDArray[np.bool_]:
-        """Where frames must not be used, being unfit or too far from the depth."""
-
-        def report(progress: Progress) -> None:
-            self.progress(replace(progress, stage="focus"))
-
-        depth = focus_of(self.stack, report)
-        if depth is None:
-            return fitness.unfit
-        far = out_of_focus_blocks(depth, shape, everywhere=fitness.is_beyond_model)
-        held = fitness.unfit | far
-        none = held.all(axis=0)
-        held[:, none] = fitness.unfit[:, none]
-        return held
 
     def copied_from_small(
         self, model: JointModel, levels: NDArray[np.float64], scale: int
@@ -234,6 +198,7 @@ class JointRun(Run):
         the model has learned from; made smaller they are not.
         """
         stack, settings = self.stack, self.settings
+        self.device = "cpu"  # whatever was asked for: only the CPU has this way
         readers = [self.small_reader(number, scale) for number in range(len(stack))]
 
         def show(here: tuple[slice, slice], part: JointResult) -> None:
@@ -270,21 +235,6 @@ class JointRun(Run):
         fair_share = choice.index.size / len(self.stack)
         smallest = round(self.settings.smallest_region * fair_share)
         return remove_small_regions(choice, smallest, only_specks=True)
-
-    def looked_at(
-        self,
-        model: JointModel,
-        levels: NDArray[np.float64],
-        shape: tuple[int, int],
-        scale: int,
-        unfit: NDArray[np.bool_],
-    ) -> LikelyFrames:
-        """Find which frames are likely where; ``shape`` is that of the frames to be weighed."""
-        readers = [self.small_reader(number, scale) for number in range(len(self.stack))]
-        small = -(-shape[0] // LOOK_SCALE), -(-shape[1] // LOOK_SCALE)
-        return likely_frames(
-            model, readers, small, levels[:, :1] / LOOK_SCALE, unfit=unfit, progress=self.progress
-        )
 
     def small_reader(self, number: int, scale: int) -> PlaneReader:
         """Read parts of a frame's luminance, made smaller."""

@@ -11,20 +11,17 @@ from numpy.typing import NDArray
 from cofuse.camera_noise import NoiseModel, StackNoise
 from cofuse.images import Pixels, to_opponent
 from cofuse.joint import JointModel
-from cofuse.joint_fusion import BLOCK, JointResult
+from cofuse.joint_fusion import JointResult
 from cofuse.joint_tiles import COMMON_NOISE, LEAST_NOISE
-from cofuse.methods.fitness import OTHER_LEVELS, OTHER_SHARE, Fitness, judge_measured
-from cofuse.methods.focus import can_tell_focus
 from cofuse.progress import Progress
 from cofuse.selection import Choice
 
 if TYPE_CHECKING:
     from cofuse.images import Stack
     from cofuse.kernels.joint_gpu import DeviceFusion
-    from cofuse.kernels.joint_gpu_fitness import Measured
     from cofuse.methods.joint import JointRun, Taker
 
-__all__ = ["device_fusion", "judge", "measure", "weigh_on_device"]
+__all__ = ["device_fusion", "weigh_on_device"]
 
 
 def weigh_on_device(
@@ -36,7 +33,6 @@ def weigh_on_device(
     image: Pixels | None,
     *,
     restore: bool,
-    copy: bool,
 ) -> Choice:
     """Run the model on frames, as `JointRun.weigh` does.
 
@@ -58,17 +54,6 @@ def weigh_on_device(
             device=run.device,
         )
         work.keep_frames()
-        if len(stack) > 1:
-            measured = measure(work)
-
-            def unfit() -> NDArray[np.bool_]:
-                # Judged while the device weighs the frames, which takes it longer.
-                fitness = judge(stack, levels, measured, in_memory=run.plan.keep_blocks)
-                if copy and can_tell_focus(stack):
-                    return run.held_to_focus(fitness, shape)
-                return fitness.unfit
-
-            work.find_unfit = unfit
         scale = np.array(work.conversion.factors, np.float32)
         done = 0
         for here, tile in work.tiles():
@@ -133,29 +118,4 @@ def device_fusion(
         restore=restore,
         weigh_all=weigh_all,
         device=device.removeprefix("torch-"),
-    )
-
-
-def measure(work: DeviceFusion) -> Measured:
-    """Measure the blocks of all frames, unless they are too small for that."""
-    from cofuse.kernels.joint_gpu_fitness import Measured, measure_blocks
-
-    if min(work.shape) <= 3 * BLOCK:
-        return Measured([], [])
-    return measure_blocks(work, BLOCK, OTHER_SHARE, OTHER_LEVELS)
-
-
-def judge(
-    stack: Stack, levels: NDArray[np.float64], measured: Measured, *, in_memory: bool
-) -> Fitness:
-    """Find where each frame must not be used."""
-    return judge_measured(
-        measured.blocks,
-        (stack.height, stack.width),
-        levels[:, 0].astype(np.float32),
-        stack.names,
-        # The luminance of opponent planes is √3 times that of a grey picture.
-        white=255.0 * np.sqrt(levels.shape[1]),
-        in_memory=in_memory,
-        others=measured.others,
     )

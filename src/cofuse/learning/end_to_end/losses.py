@@ -8,15 +8,15 @@ from torch.nn import functional as F
 
 from cofuse.learning.end_to_end.scenes import Scenes
 
-__all__ = ["choice_loss", "log_error", "ssim"]
+__all__ = ["SMALL_ERROR", "choice_loss", "log_error", "ssim"]
 
 #: Squared grey levels below which errors no longer count much.
-_SMALL_ERROR = 0.05
+SMALL_ERROR = 0.05
 
 
 def log_error(picture: Tensor, truth: Tensor) -> Tensor:
     """Mean of log squared errors: up to a factor, minus the mean PSNR."""
-    return torch.log((picture - truth).square().mean((1, 2)) + _SMALL_ERROR).mean()
+    return torch.log((picture - truth).square().mean((1, 2)) + SMALL_ERROR).mean()
 
 
 def ssim(picture: Tensor, truth: Tensor) -> Tensor:
@@ -46,4 +46,4 @@ def choice_loss(scores: Tensor, stacks: Scenes) -> Tensor:
     cost = cost + 0.02 * stacks.radius.square()
     expected = (torch.softmax(scores, 1) * cost).sum(1).mean((1, 2))
     surplus = expected - cost.amin(1).mean((1, 2))
-    return torch.log(surplus + _SMALL_ERROR).mean()
+    return torch.log(surplus + SMALL_ERROR).mean()

@@ -1,13 +1,15 @@
 """Defocus stacks made on the fly, in batches, from sharp pictures.
 
-The scenes are those of `cofuse.simulation` (layers and coverage blurred by a disc, laid over each
-other back to front) with more variety: outlines that follow the picture's content, wide blur,
-Gaussian kernels, masks with hard edges and no spread, blur that runs into a black surround at the
-picture's border, frames a little shifted or brighter than the others.
+Three kinds of scenes: layers and their coverage, blurred and laid over each other back to front as
+in `cofuse.simulation`; surfaces whose depth changes smoothly; regions cut by masks with hard edges
+and no spread. Blur is up to 64 pixels wide, by discs or Gaussians, and may run into a black
+surround at the picture's border. Some places are in focus in no frame: the truth there is what the
+least blurred frame shows. Frames may be a little shifted, and brighter or darker than the others.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -15,21 +17,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from cofuse.learning.end_to_end.jpeg import compress
+
 __all__ = ["SceneMaker", "Scenes"]
 
-#: Pixels around the picture that blur may reach into; with 180-pixel pictures 224 transform fast.
-_MARGIN = 22
-#: Quantisation of luminance at quality 50 (ITU-T T.81, Annex K).
-_JPEG_STEPS = (
-    (16, 11, 10, 16, 24, 40, 51, 61),
-    (12, 12, 14, 19, 26, 58, 60, 55),
-    (14, 13, 16, 24, 40, 57, 69, 56),
-    (14, 17, 22, 29, 51, 87, 80, 62),
-    (18, 22, 37, 56, 68, 109, 103, 77),
-    (24, 35, 55, 64, 81, 104, 113, 92),
-    (49, 64, 78, 87, 103, 121, 120, 101),
-    (72, 92, 95, 98, 112, 100, 103, 99),
-)
+#: Pixels around the picture that blur may reach into: the radius of the widest.
+_MARGIN = 64
+#: Pixels that scenes are larger than the stacks cut from them, so that cuts may lie anywhere.
+_SPARE = 32
+#: Blur radii between which that of a surface with smooth depth is interpolated.
+_RADII = (0.0, 0.75, 1.5, 3.0, 6.0, 12.0, 24.0, 48.0)
 
 
 @dataclass
@@ -72,22 +69,28 @@ class SceneMaker:
         return self.number(0.0, 1.0) < probability
 
     def draw(self, batch: int, frames: int, *, side: int) -> Scenes:
-        """Make a batch of stacks, cut to ``side`` pixels at a random place of the picture."""
-        scene, texture = self.take_pictures(batch), self.take_pictures(batch)
-        hard = self.chance(0.45)
-        scenes = self.masked(scene, frames) if hard else self.layered(scene, texture, frames)
-        height, width = scene.shape[1:]
-        top, left = self.cut_at(height - side), self.cut_at(width - side)
+        """Make a batch of stacks, cut to ``side`` pixels at a random place of the scene."""
+        size = min(side + _SPARE, self.pictures.shape[-1])
+        scene, texture = self.take_pictures(batch, size), self.take_pictures(batch, size)
+        kind = self.number(0.0, 1.0)
+        if kind < 0.35:
+            scenes = self.masked(scene, frames)
+        elif kind < 0.6:
+            scenes = self.curved(scene, frames)
+        else:
+            scenes = self.layered(scene, texture, frames)
+        top, left = self.cut_at(size - side), self.cut_at(size - side)
         if frames == 1:
             # A single frame has nothing to be fused with; blur in it is not to be undone.
             scenes = Scenes(scenes.truth[:, None], scenes.truth, torch.zeros_like(scenes.radius))
         stacks = scenes.frames
-        if frames > 1 and self.chance(0.15):
+        if frames > 1 and self.chance(0.2):
             stacks = self.misaligned(stacks)
         if frames > 2 and self.chance(0.2):
             stacks = self.with_passer_by(stacks, texture)
-        if frames > 1 and self.chance(0.15):
-            stacks = stacks * (1.0 + 0.06 * (self.uniform(batch, frames, 1, 1) - 0.5))
+        if frames > 1 and self.chance(0.3):
+            spread = 0.2 if self.chance(0.5) else 0.06
+            stacks = stacks * (1.0 + spread * (self.uniform(batch, frames, 1, 1) - 0.5))
 
         def cut(values: Tensor) -> Tensor:
             return values[..., top : top + side, left : left + side].contiguous()
@@ -98,20 +101,34 @@ class SceneMaker:
         """Where a cut starts: often at a border, for borders are seldom met otherwise."""
         return self.whole(0, 1) * spare if self.chance(0.6) else self.whole(0, spare)
 
-    def take_pictures(self, batch: int) -> Tensor:
-        """Pick pictures; mirror, turn, enlarge them and lower their contrast."""
-        index = torch.randint(
-            len(self.pictures), (batch,), generator=self.generator, device=self.device
+    def take_pictures(self, batch: int, size: int) -> Tensor:
+        """Cut squares out of pictures and scale them to ``size`` pixels; mirror and turn them.
+
+        Some are enlarged, as soft as pictures with more pixels than detail; contrast varies.
+        """
+        count, height, width = self.pictures.shape
+        cut, enlarged = size, self.chance(0.4)
+        if enlarged:
+            cut = round(size / math.exp(self.number(0.1, math.log(4.0))))
+        elif self.chance(0.5):
+            cut = round(size * self.number(1.0, 2.0))
+        cut = min(cut, height, width)
+        index = torch.randint(count, (batch,), generator=self.host).tolist()
+        places = [(self.whole(0, height - cut), self.whole(0, width - cut)) for _ in index]
+        picked = torch.stack(
+            [
+                self.pictures[number, top : top + cut, left : left + cut]
+                for number, (top, left) in zip(index, places, strict=True)
+            ]
         )
-        picked = self.pictures[index]
-        if self.chance(0.4):
-            height, width = picked.shape[1:]
-            zoom = self.number(1.15, 2.0)
-            rows, columns = round(height / zoom), round(width / zoom)
-            top, left = self.whole(0, height - rows), self.whole(0, width - columns)
-            part = picked[:, None, top : top + rows, left : left + columns]
-            picked = F.interpolate(part, (height, width), mode="bicubic", align_corners=False)[:, 0]
-            picked = picked.clamp(0.0, 255.0)
+        if cut != size:
+            picked = F.interpolate(
+                picked[:, None],
+                (size, size),
+                mode="bicubic",
+                align_corners=False,
+                antialias=cut > size,
+            )[:, 0].clamp(0.0, 255.0)
         if self.chance(0.5):
             picked = picked.flip(2)
         if self.chance(0.5):
@@ -135,11 +152,16 @@ class SceneMaker:
         depth = (depth - depth[:, :1]) / (depth[:, -1:] - depth[:, :1]).clamp_min(1e-3)
         nearest = (depth[:, :, None] - focus[:, None]).abs().argmin(2)
         snapped = torch.gather(focus, 1, nearest)
-        return torch.where(self.uniform(batch, 1) < 0.7, snapped, depth)
+        depth = torch.where(self.uniform(batch, 1) < 0.7, snapped, depth)
+        # The ground may lie beyond all planes of focus, and what is nearest before them.
+        beyond = self.uniform(batch, 2) * (self.uniform(batch, 2) < 0.25)
+        depth[:, 0] -= beyond[:, 0]
+        depth[:, -1] += 0.5 * beyond[:, 1]
+        return depth
 
     def blur_radius(self, batch: int) -> Tensor:
-        """Largest blur radius of each stack, 1.5 to 16 pixels, small ones as likely as large."""
-        return torch.exp(self.uniform(batch, 1, 1) * math.log(16.0 / 1.5)) * 1.5
+        """Largest blur radius of each stack, 1.5 to 64 pixels, small ones as likely as large."""
+        return torch.exp(self.uniform(batch, 1, 1) * math.log(64.0 / 1.5)) * 1.5
 
     def layered(self, scene: Tensor, texture: Tensor, frames: int) -> Scenes:
         """Layers behind each other, each blurred with its coverage."""
@@ -160,18 +182,45 @@ class SceneMaker:
         focus = self.focus(batch, frames)
         depth = self.depths(batch, layers, focus)
         radii = self.blur_radius(batch) * (depth[:, :, None] - focus[:, None]).abs()
-        truth, radius = colours[0], radii[:, 0, :, None, None].expand(-1, -1, height, width)
+        radii = radii.clamp_max(_MARGIN)
+        radius = radii[:, 0, :, None, None].expand(-1, -1, height, width)
+        # One frame more than there are shows every layer as the least blurred of them: the truth.
+        kernels = self.kernels(torch.cat([radii, radii.amin(2, keepdim=True)], 2), height, width)
         view: Tensor | None = None
-        kernels = self.kernels(radii, height, width)
         for index, (alpha, colour) in enumerate(zip(alphas, colours, strict=True)):
             cover = blur(surround(alpha), kernels[:, index])
             paint = blur(surround(alpha * colour), kernels[:, index])
             view = paint if view is None else view * (1.0 - cover) + paint
-            truth = truth * (1.0 - alpha) + colour * alpha
             mine = radii[:, index, :, None, None]
             radius = torch.where(alpha[:, None] > 0.5, mine, radius)
         assert view is not None
-        return Scenes(inside(view), truth, radius)
+        view = inside(view)
+        return Scenes(view[:, :-1], view[:, -1], radius)
+
+    def curved(self, scene: Tensor, frames: int) -> Scenes:
+        """A surface whose depth changes smoothly, from the picture blurred by several radii."""
+        batch, height, width = scene.shape
+        field = self.smooth_field(batch, 2, height, width)
+        field = field + self.number(0.0, 0.6) * self.smooth_field(batch, 5, height, width)
+        low, high = field.amin((1, 2), keepdim=True), field.amax((1, 2), keepdim=True)
+        # Wider than the planes of focus in some stacks: the ends are never in focus.
+        reach = 1.0 + self.uniform(batch, 1, 1) * (self.uniform(batch, 1, 1) < 0.4)
+        depth = 0.5 + reach * ((field - low) / (high - low) - 0.5)
+        away = (depth[:, None] - self.focus(batch, frames)[:, :, None, None]).abs()
+        # Half a step between planes of focus is not yet seen as blur.
+        steps = self.blur_radius(batch)[:, None] * (away - 0.5 / max(frames - 1, 1)).clamp_min(0.0)
+        radius = steps.clamp_max(_RADII[-1])
+        radii = torch.tensor(_RADII, device=self.device).expand(batch, 1, -1)
+        blurred = inside(blur(surround(scene), self.kernels(radii, height, width)[:, 0]))
+        place = torch.zeros_like(radius)
+        for near, far in itertools.pairwise(_RADII):
+            place = place + ((radius - near) / (far - near)).clamp(0.0, 1.0)
+        whole = place.floor().clamp_max(len(_RADII) - 2)
+        share, first = place - whole, whole.long()
+        view = torch.gather(blurred, 1, first) * (1.0 - share)
+        view = view + torch.gather(blurred, 1, first + 1) * share
+        best = radius.argmin(1, keepdim=True)
+        return Scenes(view, torch.gather(view, 1, best)[:, 0], radius)
 
     def masked(self, scene: Tensor, frames: int) -> Scenes:
         """Regions cut by masks with hard edges, each a copy of the blurred picture."""
@@ -239,9 +288,9 @@ class SceneMaker:
         return frames * (1.0 - seen) + texture[:, None] * seen
 
     def misaligned(self, frames: Tensor) -> Tensor:
-        """Shift every frame by up to 0.7 pixels."""
+        """Shift every frame by up to a pixel."""
         batch, count, height, width = frames.shape
-        shift = 1.4 * (self.uniform(batch, count, 2, 1, 1) - 0.5)
+        shift = 2.0 * (self.uniform(batch, count, 2, 1, 1) - 0.5)
         theta = torch.zeros(batch * count, 2, 3, device=self.device)
         theta[:, 0, 0] = theta[:, 1, 1] = 1.0
         theta[:, :, 2] = shift.view(-1, 2) * torch.tensor(
@@ -257,24 +306,20 @@ class SceneMaker:
         )
         return moved.view_as(frames)
 
+    def grain(self, batch: int, count: int, height: int, width: int) -> Tensor:
+        """Weak noise that nobody tells of, as files have it: up to 3 grey levels, often soft."""
+        noise = self.normal(batch * count, 1, height, width)
+        soft = F.avg_pool2d(F.avg_pool2d(noise, 2, 1), 2, 1, padding=1)
+        soft = soft / soft.std((2, 3), keepdim=True)
+        share = self.uniform(batch * count, 1, 1, 1)
+        grain = (1.0 - share) * noise + share * soft
+        grain = grain.view(batch, count, height, width)
+        return 3.0 * self.uniform(batch, 1, 1, 1) * grain
+
     def compressed(self, frames: Tensor) -> Tensor:
         """Write and read frames as JPEG of some quality, the blocks starting anywhere."""
-        height, width = frames.shape[-2:]
-        top, left = self.whole(0, 7), self.whole(0, 7)
-        flat = frames.reshape(-1, 1, height, width) - 128.0
-        flat = F.pad(flat, (left, -(left + width) % 8, top, -(top + height) % 8), mode="replicate")
-        rows, columns = flat.shape[-2] // 8, flat.shape[-1] // 8
-        blocks = flat.view(-1, rows, 8, columns, 8)
-        dct = cosines(8, self.device)
-        coefficients = torch.einsum("ui,nrics,vs->nrucv", dct, blocks, dct)
-        # Qualities from 60 to 98 by the usual rule.
-        steps = torch.tensor(_JPEG_STEPS, device=self.device).float()
-        scale = 2.0 - self.number(60.0, 98.0) / 50.0
-        steps = (steps * scale).round().clamp_min(1.0)[:, None, :]
-        coefficients = (coefficients / steps).round() * steps
-        blocks = torch.einsum("ui,nrucv,vs->nrics", dct, coefficients, dct)
-        whole = (blocks.reshape(flat.shape) + 128.0).round().clamp(0.0, 255.0)
-        return whole[..., top : top + height, left : left + width].reshape(frames.shape)
+        corner = self.whole(0, 7), self.whole(0, 7)
+        return compress(frames, self.number(60.0, 98.0), corner)
 
     def outline_field(self, scene: Tensor) -> Tensor:
         """A field whose level lines part the scene; in half of the batches they follow it."""
@@ -294,7 +339,7 @@ class SceneMaker:
         return F.interpolate(grid, (height, width), mode="bicubic", align_corners=True)[:, 0]
 
     def blob(self, scene: Tensor) -> Tensor:
-        """The coverage of an object: wavy, or cut from a fine field; its rim one pixel soft."""
+        """The coverage of an object, its rim a pixel soft: wavy, cut from a field, or hairs."""
         batch, height, width = scene.shape
         small = min(height, width)
         y = torch.arange(height, device=self.device).view(1, -1, 1)
@@ -312,7 +357,10 @@ class SceneMaker:
         knots = max(6, small // 16)
         field = self.smooth_field(batch, knots, height, width)
         cut = ((field - 1.0 + 0.6 * self.uniform(batch, 1, 1)) * small / knots + 0.5).clamp(0, 1)
-        return torch.where(self.uniform(batch, 1, 1) < 0.7, star, cut)
+        half = 0.5 + 2.0 * self.uniform(batch, 1, 1)
+        hairs = (half - self.smooth_field(batch, 4, height, width).abs() * small / 4).clamp(0, 1)
+        kind = self.uniform(batch, 1, 1)
+        return torch.where(kind < 0.55, star, torch.where(kind < 0.8, cut, hairs))
 
     def kernels(self, radii: Tensor, height: int, width: int) -> Tensor:
         """Spectra of discs, or in some batches Gaussians, of these radii (B, L, K)."""
@@ -349,10 +397,3 @@ def inside(values: Tensor) -> Tensor:
 def blur(canvas: Tensor, kernels: Tensor) -> Tensor:
     """Blur pictures (B, H, W) by K kernels each, given as spectra."""
     return torch.fft.irfft2(torch.fft.rfft2(canvas)[:, None] * kernels, s=canvas.shape[-2:])
-
-
-def cosines(side: int, device: torch.device) -> Tensor:
-    """The orthonormal DCT as a matrix."""
-    steps = torch.arange(side, device=device)
-    matrix = torch.cos(math.pi * torch.outer(steps, 2 * steps + 1) / (2 * side))
-    return F.normalize(matrix, dim=1)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from cofuse.errors import CofuseError
 from cofuse.learning.end_to_end import network as networks
-from cofuse.learning.end_to_end.losses import choice_loss, log_error, ssim
+from cofuse.learning.end_to_end.losses import SMALL_ERROR, choice_loss, log_error, ssim
 from cofuse.learning.end_to_end.network import JointNetwork
 from cofuse.learning.end_to_end.scenes import SceneMaker, Scenes
 from cofuse.progress import Progress, ProgressCallback, silent
@@ -30,7 +30,8 @@ __all__ = ["Training", "TrainingSettings", "pick_device", "train"]
 _FRAMES = {1: 0.15, 2: 0.38, 3: 0.13, 4: 0.08, 5: 0.12, 8: 0.08, 10: 0.06}
 #: What validation looks at: frames and noise of its stacks.
 _VALIDATION = ((1, 15.0), (2, 0.0), (2, 15.0), (2, 25.0), (5, 0.0), (5, 15.0))
-_VALIDATION_STACKS = 8
+#: How often it draws, and stacks in a draw: those of one draw are scenes of the same kind.
+_VALIDATION_DRAWS, _VALIDATION_STACKS = 12, 2
 #: Every so many pictures one is kept for validation.
 _KEPT_ASIDE = 20
 _CLEAN = 0.7
@@ -178,6 +179,8 @@ def train(
     if checkpoint and checkpoint.exists():
         run.load(checkpoint)
     validation = list(_validation_stacks(kept.to(device), settings))
+    if start is not None and run.step == 0:
+        _validate(run, validation)  # what is to be bettered
     if device == "cuda":
         _compile_slope()
     began = time.perf_counter() - run.seconds
@@ -302,7 +305,7 @@ def _loss(run: Training) -> Tensor:
     """Draw a batch and judge what the network makes of it."""
     scenes, settings = run.scenes, run.settings
     count = _draw_count(scenes, settings)
-    clean = count > 1 and scenes.chance(0.35)
+    clean = count > 1 and scenes.chance(0.5)
     # Sides that are no multiple of the coarsest pixel teach what a border looks like.
     side = settings.side - 12 * scenes.whole(0, 1)
     stacks = scenes.draw(settings.batch, count, side=side)
@@ -339,6 +342,8 @@ def _add_noise(scenes: SceneMaker, stacks: Scenes, *, clean: bool) -> tuple[Tens
     if scenes.chance(0.15):
         sigma = sigma * torch.exp(1.4 * (scenes.uniform(batch, count) - 0.5))
     noisy = stacks.frames + sigma[..., None, None] * scenes.normal(*stacks.frames.shape)
+    if clean and scenes.chance(0.4):
+        noisy = noisy + scenes.grain(batch, count, *stacks.frames.shape[2:])
     if clean and scenes.chance(0.7):
         noisy = noisy.round().clamp(0.0, 255.0)
         if scenes.chance(0.7):
@@ -352,7 +357,7 @@ def _validation_stacks(
     """Make the same noisy stacks every time."""
     for number, (count, sigma) in enumerate(_VALIDATION):
         scenes = SceneMaker(pictures, seed=1000 + number)
-        for _ in range(2):
+        for _ in range(_VALIDATION_DRAWS):
             stacks = scenes.draw(_VALIDATION_STACKS, count, side=settings.side)
             yield count, sigma, stacks.frames + sigma * scenes.normal(*stacks.frames.shape), stacks
 
@@ -381,6 +386,6 @@ def _validate(run: Training, validation: list[tuple[int, float, Tensor, Scenes]]
 
 
 def _psnr(picture: Tensor, truth: Tensor) -> float:
-    """Mean PSNR in dB."""
+    """Mean PSNR in dB; errors far below a grey level no longer count, as in the loss."""
     errors = (picture.clamp(0.0, 255.0) - truth).square().mean((1, 2))
-    return float((10.0 * torch.log10(255.0**2 / (errors + 1e-3))).mean())
+    return float((10.0 * torch.log10(255.0**2 / (errors + SMALL_ERROR))).mean())

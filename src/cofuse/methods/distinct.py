@@ -1,0 +1,70 @@
+"""Which frames take part: no copies of others, none of quite another brightness.
+
+A copy tells nothing that its original does not, not even about the noise, which is the same. A
+frame of another brightness nearly everywhere shows another scene or none, as with a closed shutter
+or a flash that failed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cofuse.images import Stack, luminance_weights
+
+__all__ = ["distinct_frames"]
+
+#: Brightness is compared in blocks: about so many along the shorter side, of this many pixels at
+#: least, so that noise hardly counts; fewer than this many in all say nothing about half a picture.
+_BLOCKS, _BLOCK, _FEWEST = 128, 8, 16
+#: A frame shows another scene if over half of the picture it differs from the median of all by
+#: more than this share of it and this many grey levels: exposures that are matched or flicker
+#: differ by less, and so do the surroundings of blurred outlines.
+_SHARE, _LEVELS = 0.25, 8.0
+
+Levels = NDArray[np.float32]
+
+
+def distinct_frames(stack: Stack) -> list[int]:
+    """Find the numbers of the frames to be fused; those of other brightness are warned of."""
+    if len(stack) == 1:
+        return [0]
+    with stack.ahead(lambda number: _thumbnail(stack, number)) as coming:
+        thumbnails = list(coming)
+    kept: list[int] = []
+    for number, own in enumerate(thumbnails):
+        alike = (k for k in kept if np.array_equal(own, thumbnails[k]))
+        if not any(np.array_equal(stack[number], stack[k]) for k in alike):
+            kept.append(number)
+    others = _of_other_brightness([thumbnails[number] for number in kept])
+    for place in others:
+        warnings.warn(
+            f"{stack.names[kept[place]]} differs from the other frames in brightness nearly "
+            "everywhere; it is left out",
+            stacklevel=2,
+        )
+    return [number for place, number in enumerate(kept) if place not in others]
+
+
+def _of_other_brightness(thumbnails: Sequence[Levels]) -> list[int]:
+    """Numbers of those unlike the median of all over half of the picture.
+
+    Of two nobody knows which is the odd one, and of all, as in a row of exposures, none is.
+    """
+    if len(thumbnails) < 3 or thumbnails[0].size < _FEWEST:
+        return []
+    usual = np.median(thumbnails, axis=0)
+    allowed = _SHARE * np.abs(usual) + _LEVELS
+    odd = [float(np.median(np.abs(own - usual) / allowed)) > 1.0 for own in thumbnails]
+    return [] if all(odd) else [number for number, is_odd in enumerate(odd) if is_odd]
+
+
+def _thumbnail(stack: Stack, number: int) -> Levels:
+    """Luminance of a frame in grey levels, made smaller."""
+    from cofuse.kernels.pictures import luminance_means
+
+    scale = max(_BLOCK, min(stack.height, stack.width) // _BLOCKS)
+    return luminance_means(stack[number], luminance_weights(stack), scale)
