@@ -226,13 +226,16 @@ def fused_under(frames: list[Array], plan: Plan, monkeypatch: Any, **options: An
 
 
 @pytest.mark.parametrize(
-    ("dtype", "colour"),
-    [("uint8", False), ("uint8", True), ("uint16", True), ("float32", True)],
-)
-@pytest.mark.parametrize(
-    "options",
-    [{"sigma": 0}, {"sigma": 12}, {"sigma": 12, "denoise": 0.5}, {"sigma": 0.5}, {}],
-    ids=str,
+    ("options", "dtype", "colour"),
+    [
+        ({"sigma": 0}, "uint8", False),
+        ({"sigma": 0}, "uint16", True),
+        ({"sigma": 12}, "uint8", True),
+        ({"sigma": 12}, "float32", True),
+        ({"sigma": 12, "denoise": 0.5}, "uint16", True),
+        ({"sigma": 0.5}, "float32", False),
+        ({}, "uint8", True),
+    ],
 )
 def test_nothing_that_is_kept_elsewhere_changes_the_result(
     options: dict[str, Any], dtype: str, colour: bool, monkeypatch: pytest.MonkeyPatch
