@@ -231,21 +231,6 @@ def test_cases_are_chosen_by_name_and_size() -> None:
         peers.chosen_cases(options(cases="none"))
 
 
-def made_up_scaling() -> dict[str, Any]:
-    points = [
-        {"axis": axis, "value": value, "preset": "auto", "cpu": 0.1 + 2.0 * value, "peak": 2e8}
-        for axis, (values, _) in scaling.AXES.items()
-        for value in values
-    ]
-    return {
-        "machine": {"processor": "P", "date": "D", "load": 0.0},
-        "settings": {"threads": 2, "quick": False},
-        "fixed": {axis: fixed for axis, (_, fixed) in scaling.AXES.items()},
-        "tiny": {"auto": {"cpu": 0.1}},
-        "points": points,
-    }
-
-
 @pytest.mark.slow
 def test_kernels_and_their_references_do_the_same() -> None:
     model = load_model()
