@@ -225,6 +225,7 @@ def fused_under(frames: list[Array], plan: Plan, monkeypatch: Any, **options: An
     return fuse(Stack([lambda f=f: f.copy() for f in frames]), **options)  # type: ignore[misc]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "dtype", "colour"),
     [
@@ -346,6 +347,7 @@ def test_time_grows_with_the_work() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0, 10])
 @pytest.mark.parametrize("plan", [Plan(), NOTHING], ids=["memory", "files"])
 def test_a_small_fusion_keeps_to_its_plan(
@@ -368,6 +370,7 @@ def test_a_small_fusion_keeps_to_its_plan(
     assert 0.25 * planned < peak < planned
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cofuse.kernels.joint_weigher._KEPT_BYTES", 0)
     frame = np.random.default_rng(0).integers(0, 256, (300, 300, 3), np.uint8)

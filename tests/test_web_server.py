@@ -65,6 +65,7 @@ def test_killed_server_leaves_results_and_no_processes(tmp_path):
             second.__init__("--data-dir", folder)  # type: ignore[misc]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
 def test_server_without_a_folder_leaves_nothing_behind(tmp_path, monkeypatch, how):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
