@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --durations=10
+# Two at a time: most tests keep one processor busy.
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile \
+	--no-loadscope-reorder --durations 10
 
 .PHONY: demo demo-page test test-fast test-extras reproduce quality bench bench-guard lint format clean
 
