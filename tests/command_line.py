@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from cofuse.cli import main
+from tests.waiting import PATIENCE
 
 #: What is said before the work, whatever it will take.
 PLAN = r"cofuse: \d+ frames? of \d+x\d+ (?:grey|RGB) \w+: about [^,\n]+, up to [^,\n]+ of memory\n"
@@ -25,7 +26,7 @@ def command(*arguments: object, cwd: Path | None = None) -> subprocess.Completed
         [sys.executable, "-m", "cofuse", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         cwd=cwd,
     )
 

@@ -1,14 +1,93 @@
-"""What tests of several commands share; the fixture ``place`` is each module's own."""
+"""What all tests share: extras that may be missing, the summary, and fixtures of the commands.
+
+A test that wants a package outside the extra ``dev`` or ``bench`` carries the marker ``extra`` with
+the package's name, ``@pytest.mark.extra("torch")``. It is skipped where the package is missing, and
+``make test-extras`` runs those tests alone, in an environment that has them all.
+"""
 
 from __future__ import annotations
 
+import importlib
+import os
 import re
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.command_line import PLAN, contents, run
+
+# How long an example takes says more about the machine than about the law it is an example of.
+hypothesis.settings.register_profile(
+    "cofuse", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("cofuse")
+
+_began = time.monotonic()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--budget", type=float, help="seconds the tests may take; told at the end")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to begin without what COFUSE_REQUIRE names: there, a skip would go unnoticed."""
+    # Two processes that compile a kernel for other types at the same moment may give each other's
+    # code in Numba's cache: of the processes of pytest-xdist each has a cache of its own.
+    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+        assert "numba" not in sys.modules, "it has read its settings already"
+        os.environ["NUMBA_CACHE_DIR"] = str(config.cache.mkdir(f"numba-{worker}"))
+    missing = [name for name in os.environ.get("COFUSE_REQUIRE", "").split() if not is_here(name)]
+    if missing:
+        raise pytest.UsageError(f"COFUSE_REQUIRE names {', '.join(missing)}, which is not here")
+
+
+@cache
+def is_here(name: str) -> bool:
+    """Tell whether there is a program or a package of this name."""
+    if shutil.which(name):
+        return True
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        return False
+    return True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark in item.iter_markers("extra"):
+            if not is_here(mark.args[0]):
+                item.add_marker(pytest.mark.skip(f"{mark.args[0]} is not installed"))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: Any, config: pytest.Config
+) -> Generator[None, None, None]:
+    """Say last, and in short, how much was skipped and why, and what all took."""
+    yield
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", [])
+    )
+    told = "; ".join(f"{count} × {reason}" for reason, count in reasons.most_common())
+    terminalreporter.write_line(f"skipped: {reasons.total()}{told and ' (' + told + ')'}")
+    if any("browser" in reason for reason in reasons):
+        terminalreporter.write_line("THE PAGE WAS NOT TESTED IN A BROWSER", yellow=True, bold=True)
+    if budget := config.getoption("budget"):
+        spent = time.monotonic() - _began
+        words = (
+            f"took {spent:.0f} s; the budget is {budget:.0f} s on two processors without other work"
+        )
+        terminalreporter.write_line(words, yellow=spent > budget)
 
 
 @pytest.fixture

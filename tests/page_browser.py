@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: Generous, for machines that have other work as well.
-PATIENCE = 60_000
+from tests.waiting import PATIENCE, until
 
 
 @dataclass
@@ -25,7 +24,7 @@ class Server:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.address + path, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             content = answer.read()
             kind = answer.headers.get_content_type()
         return json.loads(content) if kind == "application/json" else content
@@ -44,7 +43,7 @@ class Server:
         request = urllib.request.Request(
             f"{self.address}/api/stacks/{stack}/frames", parts + b"--edge--\r\n", headers
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             assert not json.load(answer)["refused"]
         return str(stack)
 
@@ -56,19 +55,18 @@ class Server:
 
     def wait(self, job: str, state: str) -> dict[str, Any]:
         """Wait for a state of a job."""
-        end = time.monotonic() + PATIENCE / 1000
-        while time.monotonic() < end:
-            now: dict[str, Any] = self.ask("GET", f"/api/jobs/{job}")
-            if now["state"] == state:
-                return now
-            assert now["state"] in ("waiting", "running"), now
-            time.sleep(0.1)
-        raise AssertionError(f"{job} did not become {state}: {now}")
+
+        def look() -> Any:
+            now = self.ask("GET", f"/api/jobs/{job}")
+            assert now["state"] in ("waiting", "running", state), now
+            return now["state"] == state and now
+
+        return dict(until(look))
 
 
 def wait_until(page: Any, expression: str, *values: Any) -> None:
     """Wait until something is true on the page, whose policy forbids playwright's own way."""
-    end = time.monotonic() + PATIENCE / 1000
+    end = time.monotonic() + PATIENCE
     while not page.evaluate(expression, *values):
         assert time.monotonic() < end, f"never true: {expression}"
         page.wait_for_timeout(50)

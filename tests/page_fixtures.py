@@ -5,7 +5,6 @@ A plugin, named by ``pytest_plugins`` in the modules that want it; nothing impor
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -18,14 +17,15 @@ import pytest
 
 from cofuse.files import write_image
 from cofuse.simulation import sample_picture, simulate_stack
-from tests.page_browser import PATIENCE, Server
+from tests.page_browser import Server
+from tests.waiting import PATIENCE
 
+NO_BROWSER = "no browser: neither chromium nor google-chrome was found"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    pytest.importorskip("fastapi", reason="the extra web is not installed")
     data = tmp_path_factory.mktemp("page") / "data"
     words = [sys.executable, "-m", "cofuse", "serve", "--no-open", "--port", "0", "--data-dir"]
     with subprocess.Popen([*words, str(data)], stdout=subprocess.PIPE, text=True) as process:
@@ -36,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             yield Server(address, token)
         finally:
             process.terminate()
-            process.wait(timeout=30)
+            process.wait(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="session")
@@ -60,22 +60,18 @@ def fused(server: Server, frames: Path) -> str:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     # Of a module, not of the session: while it lives no other test may run an event loop.
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    required = bool(os.environ.get("COFUSE_REQUIRE_BROWSER"))
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        if required:
-            pytest.fail("playwright is not installed, and COFUSE_REQUIRE_BROWSER is set")
-        pytest.skip("playwright is not installed")
-    if path is None:
-        if required:
-            pytest.fail("there is no chromium, and COFUSE_REQUIRE_BROWSER is set")
-        pytest.skip("there is no chromium")
-    # Containers often have no user namespaces, and no graphics card.
-    arguments = ["--no-sandbox", "--enable-unsafe-swiftshader"]
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=arguments)
+        own = playwright.chromium.executable_path  # there after `playwright install chromium`
+        path = next(filter(None, map(shutil.which, (*BROWSERS, own))), None)
+        if path is None:
+            pytest.skip(NO_BROWSER)
+        # Containers often have no user namespaces, and no graphics card.
+        arguments = ["--no-sandbox", "--enable-unsafe-swiftshader"]
+        chromium = playwright.chromium.launch(
+            executable_path=path, args=arguments, timeout=1000 * PATIENCE
+        )
         yield chromium
         chromium.close()
 
@@ -90,7 +86,7 @@ def open_page(browser: Any, server: Server) -> Iterator[Any]:
         options.setdefault("viewport", {"width": 1280, "height": 800})
         context = browser.new_context(reduced_motion="reduce", accept_downloads=True, **options)
         contexts.append(context)
-        context.set_default_timeout(PATIENCE)
+        context.set_default_timeout(1000 * PATIENCE)
         page = context.new_page()
         page.on("console", lambda line: line.type == "error" and wrong.append(line.text))
         page.on("pageerror", lambda error: wrong.append(str(error)))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import cofuse
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "cofuse"
@@ -145,7 +146,9 @@ def edges(path: Path) -> tuple[set[str], set[str]]:
 
 def in_fresh_python(code: str) -> str:
     """Run code in a process of its own and return what it prints."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -312,7 +315,7 @@ def test_no_tracked_text_names_somebodys_folders():
     if not (ROOT / ".git").exists() or shutil.which("git") is None:
         pytest.skip("not a git checkout")
     listing = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, timeout=60
+        ["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, timeout=PATIENCE
     )
     if listing.returncode:
         pytest.skip("git cannot list the files here")

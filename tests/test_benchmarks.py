@@ -164,32 +164,6 @@ def test_a_case_lists_who_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [c.name for c in found if c.commands][:2] == ["cofuse auto", "cofuse fast"]
 
 
-def test_table_of_peers_tells_medians_ratios_and_absences() -> None:
-    def run(who: str, cpu: float, **more: float) -> dict[str, Any]:
-        return {"contender": who, "cpu": cpu, "wall": cpu, "peak": 1e8, "load": 0.5} | more
-
-    case = {
-        "recipe": StackRecipe(1.0, 3).facts(),
-        "contenders": ["cofuse auto", "cofuse fast", "enfuse", "focus-stack"],
-        "absent": {"focus-stack": "not found"},
-        "runs": [
-            *(run("cofuse auto", t, psnr=40.0, ssim=0.99) for t in (8.0, 10.0, 30.0)),
-            run("cofuse fast", 2.0),
-            run("enfuse", 4.0, psnr=35.0, ssim=0.9),
-        ],
-    }
-    settings = {"repeats": 3, "threads": 2, "quick": False}
-    machine = {"processor": "P", "date": "D"}
-    results = {"machine": machine, "settings": settings, "cases": {"stack3": case}}
-    lines = peers.tabulate(results)["peers-stack3"].splitlines()
-    assert lines[-4:] == [
-        "| cofuse auto | 10.0 | 10.0 | 100 | 40.00 | 0.9900 | 1.00 | 0.20 |",
-        "| cofuse fast | 2.00 | 2.00 | 100 | – | – | 5.00 | 1.00 |",
-        "| enfuse | 4.00 | 4.00 | 100 | 35.00 | 0.9000 | 2.50 | 0.50 |",
-        "| focus-stack | not found |  |  |  |  |  |  |",
-    ]
-
-
 def test_a_moved_and_cut_result_is_found_in_the_truth(tmp_path: Path) -> None:
     truth = pictures(StackRecipe(0.15, 2), tmp_path)[1]
     cut = truth[9:-20, 14:-3]
@@ -205,6 +179,7 @@ def test_a_moved_and_cut_result_is_found_in_the_truth(tmp_path: Path) -> None:
     assert np.abs(find_place(moved, truth) - wanted).max() < 0.1
 
 
+@pytest.mark.slow
 def test_a_small_case_from_end_to_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -256,32 +231,7 @@ def test_cases_are_chosen_by_name_and_size() -> None:
         peers.chosen_cases(options(cases="none"))
 
 
-def made_up_scaling() -> dict[str, Any]:
-    points = [
-        {"axis": axis, "value": value, "preset": "auto", "cpu": 0.1 + 2.0 * value, "peak": 2e8}
-        for axis, (values, _) in scaling.AXES.items()
-        for value in values
-    ]
-    return {
-        "machine": {"processor": "P", "date": "D", "load": 0.0},
-        "settings": {"threads": 2, "quick": False},
-        "fixed": {axis: fixed for axis, (_, fixed) in scaling.AXES.items()},
-        "tiny": {"auto": {"cpu": 0.1}},
-        "points": points,
-    }
-
-
-def test_tables_and_picture_of_scaling(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    tables = scaling.tabulate(made_up_scaling())
-    assert "| 24 | 48.10 | 200 |" in tables["scaling-megapixels"]
-    assert "`auto` 1.00 ± 0.00." in tables["scaling-frames"]
-    assert "Exponent" not in tables["scaling-sigma"]
-    for name in ("a.svg", "b.svg"):
-        scaling.plot(made_up_scaling(), tmp_path / name)
-    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
-
-
+@pytest.mark.slow
 def test_kernels_and_their_references_do_the_same() -> None:
     model = load_model()
     assert 14e3 < stage_operations(model.part("stages.0")) < 16e3

@@ -18,6 +18,7 @@ from cofuse.files.pages import Exhibit, choose_details, page_file
 from cofuse.files.scenes import scene_names
 from cofuse.metrics import psnr, q_mi, to_grey
 from cofuse.simulation import sample_picture, simulate_stack
+from tests.waiting import PATIENCE
 
 NASTY = "<b>&\"x'"
 
@@ -303,7 +304,7 @@ def test_from_a_shell(tmp_path, frames):
     out = tmp_path / "out"
     command = [sys.executable, "-m", "cofuse", "compare", *frames, "--methods", "average,laplacian"]
     done = subprocess.run(
-        [*command, "--sigma", "0", "-o", out], capture_output=True, text=True, timeout=60
+        [*command, "--sigma", "0", "-o", out], capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.returncode == 0 and done.stderr == ""
     assert (out / "laplacian.png").exists() and "look at" in done.stdout

@@ -15,6 +15,7 @@ from cofuse.files import write_image
 from cofuse.metrics import METRICS, psnr, q_abf, q_mi, ssim, to_grey
 from cofuse.metrics.scoring import choose_metrics, rank, score, to_scored_grey
 from cofuse.simulation import sample_picture, simulate_stack
+from tests.waiting import PATIENCE
 
 SHAPE = (48, 64)
 
@@ -312,7 +313,7 @@ def test_ranks_by_hand():
 def test_from_a_shell(scene):
     command = [sys.executable, "-m", "cofuse", "evaluate", scene / "good.png", *sources(scene)]
     done = subprocess.run(
-        [*command, "--metrics", "q_mi", "--json"], capture_output=True, text=True, timeout=60
+        [*command, "--metrics", "q_mi", "--json"], capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.returncode == 0 and done.stderr == ""
     assert list(json.loads(done.stdout)["scores"][0]["scores"]) == ["q_mi"]

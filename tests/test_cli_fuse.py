@@ -27,6 +27,7 @@ from cofuse.joint import JointModel, load_model, model_bytes
 from cofuse.metrics import psnr
 from cofuse.simulation import Simulation, sample_picture, simulate_stack
 from tests.command_line import PLAN, command, contents, run
+from tests.waiting import PATIENCE
 
 #: What a job times beside the fusion, without alignment.
 AROUND = {"hot pixels", "reading", "depth", "writing"}
@@ -536,7 +537,7 @@ def test_names_a_terminal_cannot_spell_are_no_obstacle(place, scene):
         [sys.executable, "-m", "cofuse", "fuse", *FRAMES, "-o", "schärfer.png", "--sigma", "0"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         cwd=place,
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
     )

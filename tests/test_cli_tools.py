@@ -32,6 +32,7 @@ from cofuse.operators import (
 )
 from cofuse.simulation import sample_picture, simulate_stack
 from tests.command_line import command, contents, run
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def test_reader_that_leaves_early_is_no_error():
     process.stdout.close()
     errors = process.stderr.read()
     process.stderr.close()
-    process.wait(timeout=60)
+    process.wait(timeout=PATIENCE)
     assert "Traceback" not in errors
 
 

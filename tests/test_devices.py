@@ -16,6 +16,7 @@ from cofuse import devices
 from cofuse.devices import resolve_device
 from cofuse.errors import CofuseError
 from tests.command_line import run
+from tests.waiting import PATIENCE
 
 FRAMES = np.random.default_rng(0).integers(0, 255, (2, 40, 48), np.uint8)
 
@@ -23,6 +24,7 @@ FRAMES = np.random.default_rng(0).integers(0, 255, (2, 40, 48), np.uint8)
 def there(monkeypatch: pytest.MonkeyPatch, *, signs: bool, device: bool) -> list[str]:
     """Make signs of a device and the device itself be there or not; lists what torch is asked."""
     asked: list[str] = []
+    monkeypatch.setattr(devices, "find_spec", lambda name: object())  # torch seems to be there
     monkeypatch.setattr(devices, "_may_have", lambda name: signs)
     monkeypatch.setattr(devices, "_has", lambda name: asked.append(name) or device)
     return asked
@@ -50,7 +52,6 @@ def test_auto_leaves_little_work_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("device", ["cuda", "mps"])
 def test_a_device_asked_for_must_be_there(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "find_spec", lambda name: object())
     there(monkeypatch, signs=True, device=False)
     with pytest.raises(CofuseError, match=f"device {device} was asked for.*--device cpu"):
         resolve_device(device)
@@ -79,6 +80,7 @@ def test_a_broken_torch_is_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not devices._has("cuda")
 
 
+@pytest.mark.extra("torch")
 def test_small_stacks_are_fused_without_torch() -> None:
     code = (
         "import sys, numpy as np, cofuse\n"
@@ -86,7 +88,9 @@ def test_small_stacks_are_fused_without_torch() -> None:
         "cofuse.fuse(frames, sigma=10)\n"
         "print('torch' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.stdout.strip() == "False", done.stderr
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import numpy as np
 import pytest
 
 from cofuse import CofuseError
-from experiments import figure3, figure4, figures12, pictures, runner, table1, truth
+from experiments import figure3, figure4, figures12, table1, truth
 from experiments.cases import Case, case_key, code_version, load, solve
 from experiments.claims import judge
 from experiments.pictures import noisy, scene
@@ -316,46 +314,3 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, capsys):
 
 
 # --- the whole ---
-
-
-@pytest.mark.slow
-def test_a_tiny_reproduction_reports_everything(tmp_path, capsys, monkeypatch):
-    pytest.importorskip("matplotlib")
-    from experiments import reproduce
-
-    # Worker processes have their test above; without them nothing is imported ten times.
-    monkeypatch.setattr(runner, "_pool", lambda workers: ThreadPoolExecutor(1))
-    monkeypatch.setattr(pictures, "_SAMPLE_SHAPE", (64, 72))
-    # The source may be under somebody's hands while the tests run.
-    monkeypatch.setattr(runner, "_version_at_start", lambda method: None)
-
-    plan = replace(
-        parsed("--quick", "--simulated", "--results", str(tmp_path)),
-        pairs=("sample-2", (1,)),
-        shown=1,
-        sizes=(6, 7),
-        sigmas=(0, 15),
-        triples=("sample-3", (3,)),
-        truth_pairs=("sample-2", (3,)),
-        truth_pair_sigmas=(15,),
-        stacks=("sample", (4,)),
-        stack_frames=(2,),
-        stack_sigmas=(0,),
-    )
-    assert reproduce.run(plan) == 0
-    output = capsys.readouterr()
-    assert re.match(r"[1-9]\d* cases computed, 0 failed", output.out)
-    assert "figure4" in output.err
-    assert reproduce.run(plan) == 0
-    assert capsys.readouterr().out.startswith("0 cases computed, 0 failed")
-    page = (tmp_path / "report" / "index.html").read_text("utf-8")
-    for figure in ("figure1.png", "figure2.png", "figure3.svg", "figure4.svg", "truth.svg"):
-        assert f'src="{figure}"' in page
-        assert (tmp_path / "report" / figure).stat().st_size > 5000
-    for claim in json.loads((tmp_path / "claims.json").read_text("utf-8")):
-        assert claim["claim"] in page.replace("&#x27;", "'")
-        assert claim["verdict"] in ("holds", "does not hold")
-    for text in ("SF-DCT", "SR-KSVD", "paper", "fast", "Table 1", "soft(Ωx − d)", "Computed on"):
-        assert text in page
-    summary = (tmp_path / "report" / "summary.md").read_text("utf-8")
-    assert "| method | σ | CPU s |" in summary and "nan" not in summary

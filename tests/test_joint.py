@@ -67,7 +67,8 @@ def with_torch(
     model: JointModel, frames: Array, noise: Array, *, chosen: bool = False
 ) -> tuple[Array, Array, Array]:
     """Choice scores, mixture and restored planes by the network itself, plane by plane."""
-    torch = pytest.importorskip("torch", reason="the network for training needs torch")
+    import torch
+
     from cofuse.learning.end_to_end import network
 
     torch.set_num_threads(1)  # layers this small would mostly wait for each other's threads
@@ -107,6 +108,7 @@ def with_torch(
     return scores[0, :, 0].numpy(), mixed, restored
 
 
+@pytest.mark.extra("torch")
 @pytest.mark.parametrize(
     ("count", "height", "width", "planes", "weights"),
     [
@@ -137,8 +139,8 @@ def test_equals_the_network_for_training(
     assert np.abs(restored - mixed).max() > 1, "the stages must have done something"
 
 
+@pytest.mark.extra("torch")
 def test_a_fresh_network_makes_a_valid_model() -> None:
-    pytest.importorskip("torch", reason="the network for training needs torch")
     from cofuse.learning.end_to_end.network import JointNetwork
 
     state = JointNetwork().state_dict()

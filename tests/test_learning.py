@@ -252,6 +252,7 @@ def planted(seed: int) -> tuple[Array, Array]:
     return rows, normalise_patches(patches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_planted_operator_is_found(seed: int) -> None:
     """Found up to sign: 22, 24 and 24 of the 24 rows for these seeds (3 and 4: 24 and 24)."""

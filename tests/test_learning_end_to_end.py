@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import io
 import json
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,10 +26,9 @@ from cofuse.progress import Progress
 from cofuse.simulation import sample_picture
 from tests.command_line import contents, run
 
-if os.environ.get("COFUSE_REQUIRE_TORCH"):
-    import torch
-else:
-    torch = pytest.importorskip("torch", reason="training needs torch, the extra gpu")
+pytest.importorskip("torch", reason="torch is not installed")
+
+import torch
 
 from cofuse.learning.end_to_end import (
     Training,
@@ -42,6 +40,8 @@ from cofuse.learning.end_to_end import (
 )
 from cofuse.learning.end_to_end.network import JointNetwork, mix, split_bands
 from cofuse.learning.end_to_end.scenes import SceneMaker
+
+pytestmark = pytest.mark.extra("torch")
 
 #: As small as a training can be, so that it takes a second.
 TINY = TrainingSettings(

@@ -225,14 +225,18 @@ def fused_under(frames: list[Array], plan: Plan, monkeypatch: Any, **options: An
     return fuse(Stack([lambda f=f: f.copy() for f in frames]), **options)  # type: ignore[misc]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("dtype", "colour"),
-    [("uint8", False), ("uint8", True), ("uint16", True), ("float32", True)],
-)
-@pytest.mark.parametrize(
-    "options",
-    [{"sigma": 0}, {"sigma": 12}, {"sigma": 12, "denoise": 0.5}, {"sigma": 0.5}, {}],
-    ids=str,
+    ("options", "dtype", "colour"),
+    [
+        ({"sigma": 0}, "uint8", False),
+        ({"sigma": 0}, "uint16", True),
+        ({"sigma": 12}, "uint8", True),
+        ({"sigma": 12}, "float32", True),
+        ({"sigma": 12, "denoise": 0.5}, "uint16", True),
+        ({"sigma": 0.5}, "float32", False),
+        ({}, "uint8", True),
+    ],
 )
 def test_nothing_that_is_kept_elsewhere_changes_the_result(
     options: dict[str, Any], dtype: str, colour: bool, monkeypatch: pytest.MonkeyPatch
@@ -343,6 +347,7 @@ def test_time_grows_with_the_work() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0, 10])
 @pytest.mark.parametrize("plan", [Plan(), NOTHING], ids=["memory", "files"])
 def test_a_small_fusion_keeps_to_its_plan(
@@ -365,6 +370,7 @@ def test_a_small_fusion_keeps_to_its_plan(
     assert 0.25 * planned < peak < planned
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cofuse.kernels.joint_weigher._KEPT_BYTES", 0)
     frame = np.random.default_rng(0).integers(0, 256, (300, 300, 3), np.uint8)

@@ -17,6 +17,8 @@ pytestmark = pytest.mark.slow
 
 AXE = Path(__file__).parent / "vendor" / "axe-core" / "axe.min.js"
 TABS = ("look", "pixel", "retouch", "save")
+#: What is seen in each way of looking at a result.
+SHOWN = {"slider": "[role=slider]:visible", "panes": ".pane >> nth=3", "relief": "#relief:visible"}
 
 
 def findings(page: Any) -> list[str]:
@@ -61,9 +63,9 @@ def test_axe_finds_nothing_serious(
             page.wait_for_selector("#pixel-facts:visible")
             page.wait_for_selector("#filters li")
         assert findings(page) == [], tab
-    for mode in ("slider", "panes", "relief"):
+    for mode in SHOWN:
         page.check(f"input[value={mode}]", force=True)
-        page.wait_for_timeout(300)
+        page.wait_for_selector(SHOWN[mode])
         assert findings(page) == [], mode
 
 
@@ -124,9 +126,9 @@ def test_a_phone_needs_no_scrolling_sideways(
     for tab in TABS:
         page.tap(f"#tab-{tab}")
         check(tab)
-    for mode in ("slider", "panes", "relief"):
+    for mode in SHOWN:
         page.locator(f"input[value={mode}]").tap(force=True)
-        page.wait_for_timeout(200)
+        page.wait_for_selector(SHOWN[mode])
         check(mode)
 
 

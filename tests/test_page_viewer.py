@@ -21,6 +21,7 @@ from tests.page_browser import (
     wait_until,
     zoom_of,
 )
+from tests.waiting import settled, until
 
 pytest_plugins = ("tests.page_fixtures",)
 pytestmark = pytest.mark.slow
@@ -35,15 +36,13 @@ def page(open_page: Any, fused: str) -> Any:
 
 
 def looks(page: Any) -> bytes:
-    """What is seen of the picture, once all of its tiles are there."""
+    """What is seen of the picture, once all of its tiles are there and it changes no more."""
     wait_until(
         page,
         f"() => {{ const w = {VIEWER}.world; for (let i = 0; i < w.getItemCount(); i++)"
         " if (!w.getItemAt(i).getFullyLoaded()) return false; return true; }",
     )
-    page.wait_for_timeout(150)
-    shot: bytes = page.locator("#canvas-area").screenshot()
-    return shot
+    return bytes(settled(page.locator("#canvas-area").screenshot))
 
 
 def test_zoom_by_wheel_keys_and_buttons(page: Any) -> None:
@@ -79,8 +78,8 @@ def test_before_and_after(page: Any) -> None:
     alone = looks(page)
     page.check("input[value=slider]", force=True)
     divider = page.get_by_role("slider", name="Before and after")
+    until(lambda: looks(page) != alone)
     half = looks(page)
-    assert half != alone
     box = divider.bounding_box()
     middle = box["x"] + box["width"] / 2
     page.mouse.move(middle, box["y"] + 50)
@@ -88,7 +87,7 @@ def test_before_and_after(page: Any) -> None:
     page.mouse.move(middle - 150, box["y"] + 50, steps=4)
     page.mouse.up()
     assert int(divider.get_attribute("aria-valuenow")) < 45
-    assert looks(page) != half
+    until(lambda: looks(page) != half)
     divider.focus()
     page.keyboard.press("Home")
     assert divider.get_attribute("aria-valuenow") == "0"
@@ -98,7 +97,7 @@ def test_before_and_after(page: Any) -> None:
     average = looks(page)
     before.select_option("frame-2")
     wait_until(page, "document.getElementById('tag-before').innerText.includes('10')")
-    assert looks(page) != average
+    until(lambda: looks(page) != average)
     page.check("input[value=picture]", force=True)
     assert not divider.is_visible()
 
@@ -114,16 +113,17 @@ def test_up_to_four_pictures_zoom_together(page: Any) -> None:
         " return [view.getZoom(), c.x, c.y]; })"
     )
     wait_until(page, f"({zooms})().every(([zoom]) => zoom > 0)")
-    page.wait_for_timeout(300)
-    first = page.evaluate(zooms)
+    first = settled(lambda: page.evaluate(zooms))
     box = panes.nth(2).bounding_box()
     page.mouse.move(box["x"] + 60, box["y"] + 100)
     page.mouse.wheel(0, -500)
     wait_until(page, f"({zooms})()[0][0] > {first[0][0]} * 1.1")
-    page.wait_for_timeout(300)
-    now = page.evaluate(zooms)
-    for pane in now[1:]:
-        assert pane == pytest.approx(now[0])
+
+    def together() -> bool:
+        now = page.evaluate(zooms)
+        return all(pane == pytest.approx(now[0]) for pane in now[1:])
+
+    until(together)
     page.select_option("#pane-count", "2")
     assert panes.count() == 2
     panes.nth(1).locator("select").select_option("depth")
@@ -136,13 +136,13 @@ def test_maps_lie_over_the_picture(page: Any) -> None:
     for name in ("source", "confidence", "depth"):
         page.check(f"#overlay-{name}")
         wait_until(page, f"{VIEWER}.world.getItemCount() === 2")
+        until(lambda: looks(page) != seen)
         over = looks(page)
-        assert over != seen
         slider = page.locator(".overlay-row", has=page.locator(f"#overlay-{name}"))
         slider.locator("input[type=range]").fill("100")
-        assert looks(page) != over
+        until(lambda over=over: looks(page) != over)
         page.uncheck(f"#overlay-{name}")
-        assert looks(page) == seen
+        until(lambda: looks(page) == seen)
 
 
 def test_the_legend_has_the_colours_of_the_maps() -> None:
@@ -191,21 +191,18 @@ def test_the_relief_turns(page: Any) -> None:
     page.check("input[value=relief]", force=True)
     relief = page.locator("#relief")
     relief.wait_for()
-    page.wait_for_timeout(500)
-    first = relief.screenshot()
-    assert len(first) > 20_000  # more than an even ground
+    until(lambda: len(relief.screenshot()) > 20_000)  # more than an even ground
+    first = settled(relief.screenshot)
     relief.focus()
     page.keyboard.press("ArrowLeft")
-    page.wait_for_timeout(200)
-    turned = relief.screenshot()
-    assert turned != first
+    until(lambda: relief.screenshot() != first)
+    turned = settled(relief.screenshot)
     box = relief.bounding_box()
     page.mouse.move(box["x"] + 200, box["y"] + 200)
     page.mouse.down()
     page.mouse.move(box["x"] + 320, box["y"] + 240, steps=3)
     page.mouse.up()
-    page.wait_for_timeout(200)
-    assert relief.screenshot() != turned
+    until(lambda: relief.screenshot() != turned)
     assert not page.locator("#viewer-problem").is_visible()
 
 
@@ -239,7 +236,7 @@ def test_retouching_with_undo_and_redo(
     stroke(page, (60, 60), (120, 80))
     words("1 stroke not applied yet")
     page.mouse.move(5, 5)
-    assert looks(page) != clean  # the frame's own pixels, before anything is sent
+    until(lambda: looks(page) != clean)  # the frame's own pixels, before anything is sent
     stroke(page, (200, 50), (220, 90))
     words("2 strokes not applied yet")
     assert server.ask("GET", f"/api/jobs/{job}/strokes")["strokes"] == []

@@ -21,6 +21,7 @@ from cofuse.hot_pixels import find_hot_pixels
 from cofuse.images import Stack
 from cofuse.jobs.frames import Held
 from cofuse.simulation import sample_picture
+from tests.waiting import PATIENCE
 
 Array = np.ndarray[Any, Any]
 
@@ -175,7 +176,9 @@ def test_command_loads_no_other_command() -> None:
         "assert cofuse.cli.main(['fuse', 'nowhere.png', '-o', 'out.png']) == 2\n"
         "print([m for m in sys.modules if m.startswith('cofuse.cli.')])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.strip("[]\n").replace("'", "").split(", "))
     assert loaded == {f"cofuse.cli.{name}" for name in ("application", "console", "fuse")}

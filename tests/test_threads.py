@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 from cofuse.errors import CofuseError
 from cofuse.kernels import cpu
 from cofuse.threads import done_ahead
+from tests.waiting import PATIENCE
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform cannot fork")
@@ -33,7 +33,7 @@ if child == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 """
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=PATIENCE)
 
 
 def test_failure_in_one_band_is_told_when_all_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,6 @@ def test_result_is_nobodys_but_the_takers() -> None:
         for result in coming:
             seen.append(weakref.ref(result))
             del result
-            gc.collect()
             assert sum(ref() is not None for ref in seen) <= 1
 
 

@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-pytest.importorskip("fastapi")
-
 from cofuse.files import read_image, read_metadata
 from cofuse.retouching.strokes import LARGEST_RADIUS
 from cofuse.web.commands import command_line

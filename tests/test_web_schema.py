@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("fastapi")
-
-import schemathesis
-
+from tests.waiting import PATIENCE
 from tests.web_server import client_of, finished, small_stack, start
 
 
@@ -119,4 +117,4 @@ def send(arguments: dict[str, Any]) -> Any:
     """Send what schemathesis made, with the library it makes it for."""
     import requests
 
-    return requests.request(**arguments, timeout=60, allow_redirects=False)
+    return requests.request(**arguments, timeout=PATIENCE, allow_redirects=False)

@@ -8,14 +8,13 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-pytest.importorskip("fastapi")
-
 from cofuse.cli.serving import can_show
 from cofuse.web.events import Watchers
 from cofuse.web.limits import Config
 from cofuse.web.security import Door, is_loopback
 from tests.command_line import run
-from tests.web_server import TOKEN, client_of, until
+from tests.waiting import PATIENCE, until
+from tests.web_server import TOKEN, client_of
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +26,7 @@ def client(tmp_path_factory):
 @pytest.fixture
 def stranger(client):
     """A client without the token."""
-    with httpx.Client(base_url=client.origin, timeout=30) as stranger:
+    with httpx.Client(base_url=client.origin, timeout=PATIENCE) as stranger:
         yield stranger
 
 
@@ -161,7 +160,7 @@ def test_no_more_watch_than_may(client):
         refused = client.get("/api/events")
         assert is_error(refused, 429) and "watching" in refused.json()["error"]
         assert client.get("/api/jobs").status_code == 200
-    until(lambda: service.watchers._count == 0, 10)
+    until(lambda: service.watchers._count == 0)
     service.watchers = watchers
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
 import zlib
 from pathlib import Path
 
@@ -13,11 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("fastapi")
-
 from cofuse.web.naming import clean_name, file_name, natural_key, with_own_names
 from tests.command_line import contents
-from tests.web_server import TOKEN, client_of, frames, jpeg, png, until, upload
+from tests.waiting import PATIENCE, until
+from tests.web_server import TOKEN, client_of, frames, jpeg, png, upload
 
 
 @pytest.fixture(scope="module")
@@ -156,12 +154,11 @@ def pages(count: int) -> bytes:
 
 @pytest.mark.parametrize("count", [5, 2_000])
 def test_pages_are_counted_before_they_are_read(client, count):
-    begin = time.monotonic()
     said = upload(client, {"many.tif": pages(count), "two.tif": pages(2)})
     assert [r["name"] for r in said["refused"]] == ["many.tif"], said
     words = "5 frames" if count == 5 else "far more pages"
     assert words in said["refused"][0]["error"]
-    assert said["added"][0]["pages"] == 2 and time.monotonic() - begin < 10
+    assert said["added"][0]["pages"] == 2
 
 
 def test_stack_deleted_during_an_upload_leaves_nothing(client):
@@ -170,14 +167,14 @@ def test_stack_deleted_during_an_upload_leaves_nothing(client):
         stack = client.post("/api/stacks", json={}).json()["id"]
         head = b'--b\r\nContent-Disposition: form-data; name="file"; filename="x.png"\r\n\r\n'
         first, port = head + PICTURE, service.config.port
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as line:
             line.sendall(
                 f"POST /api/stacks/{stack}/frames HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
                 f"Authorization: Bearer {TOKEN}\r\nContent-Length: {len(first) + len(late)}\r\n"
                 "Content-Type: multipart/form-data; boundary=b\r\n\r\n".encode()
                 + first
             )
-            until(lambda stack=stack: service.uploads._coming[stack], 10)
+            until(lambda stack=stack: service.uploads._coming[stack])
             assert client.delete(f"/api/stacks/{stack}").status_code == 204
             line.sendall(late)
             assert line.recv(100).split()[1] in (b"404", b"422")
@@ -202,7 +199,7 @@ def test_stream_without_an_end_is_cut_off(client, place):
 def test_declared_length_is_refused_before_a_byte_is_sent(client):
     stack = client.post("/api/stacks", json={}).json()["id"]
     port = client.app.state.service.config.port
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as line:
         line.sendall(
             f"POST /api/stacks/{stack}/frames HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
             f"Authorization: Bearer {TOKEN}\r\nContent-Length: 99999999999\r\n"
@@ -214,7 +211,7 @@ def test_declared_length_is_refused_before_a_byte_is_sent(client):
 def test_upload_that_breaks_off_leaves_nothing(client):
     stack = client.post("/api/stacks", json={}).json()["id"]
     port = client.app.state.service.config.port
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as line:
         line.sendall(
             f"POST /api/stacks/{stack}/frames HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
             f"Authorization: Bearer {TOKEN}\r\nContent-Length: 200000\r\n"

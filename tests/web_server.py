@@ -10,8 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from PIL import Image
 
 from cofuse.web.app import create_app
 from cofuse.web.limits import Config
+from tests.waiting import PATIENCE, until
 
 TOKEN = "a-token-that-only-tests-know"
 BEARER = {"authorization": f"Bearer {TOKEN}"}
@@ -99,7 +99,7 @@ def client_of(folder: Path, **options: Any) -> Iterator[AppClient]:
         try:
             until(lambda: server.started or not thread.is_alive())
             origin = f"http://127.0.0.1:{port}"
-            with AppClient(base_url=origin, headers=BEARER, timeout=60) as client:
+            with AppClient(base_url=origin, headers=BEARER, timeout=PATIENCE) as client:
                 client.app, client.origin = app, origin
                 yield client
         finally:
@@ -130,24 +130,14 @@ def start(client: Any, stack: str, **options: Any) -> str:
     return str(answer.json()["id"])
 
 
-def until(found: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """Wait for something that is true."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if value := found():
-            return value
-        time.sleep(0.05)
-    raise AssertionError("it did not come about in time")
-
-
-def finished(client: Any, job: str, seconds: float = 60.0) -> dict[str, Any]:
+def finished(client: Any, job: str) -> dict[str, Any]:
     """Wait for the end of a job."""
 
     def look() -> Any:
         now = client.get(f"/api/jobs/{job}").json()
         return now if now["state"] not in ("waiting", "running") else None
 
-    return dict(until(look, seconds))
+    return dict(until(look))
 
 
 class RealServer:
@@ -166,14 +156,9 @@ class RealServer:
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().strip()
         base, _, self.token = self.address.partition("?token=")
-        assert self.token, self.process.communicate(timeout=10)
+        assert self.token, self.process.communicate(timeout=PATIENCE)
         self.headers = {"authorization": f"Bearer {self.token}"}
-        self.client = httpx.Client(base_url=base, headers=self.headers, timeout=60)
-
-    def kill(self) -> None:
-        """End it without a warning."""
-        self.process.send_signal(signal.SIGKILL)
-        self.close()
+        self.client = httpx.Client(base_url=base, headers=self.headers, timeout=PATIENCE)
 
     def close(self) -> None:
         """Stop it as a user does, unless it has stopped already; keeps what it said."""
@@ -181,7 +166,7 @@ class RealServer:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         if self.process.stdout is not None and not self.process.stdout.closed:
-            self.said = self.process.communicate(timeout=30)[1]
+            self.said = self.process.communicate(timeout=PATIENCE)[1]
 
     def __enter__(self) -> RealServer:
         return self
