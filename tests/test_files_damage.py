@@ -10,13 +10,14 @@ from functools import cache
 
 import numpy as np
 import pytest
+import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 import cofuse
 from cofuse.errors import CofuseError
-from cofuse.files import read_image, read_stack
+from cofuse.files import read_alpha, read_image, read_stack
 from cofuse.files.containers import jpeg_without_metadata
 from tests.command_line import command, run
 
@@ -242,3 +243,62 @@ def test_previews_are_no_pictures(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert cofuse.read_image(path).shape == (200, 300, 3)
+
+
+# --- TIFF headers that do not say what the samples mean ------------------------------------------
+
+
+def without_tag(data: bytes, tag: int) -> bytes:
+    """Turn one tag of a little-endian TIFF file into a private one that nobody knows."""
+    (start,) = struct.unpack_from("<I", data, 4)
+    (count,) = struct.unpack_from("<H", data, start)
+    places = [start + 2 + 12 * k for k in range(count)]
+    place = next(p for p in places if struct.unpack_from("<H", data, p)[0] == tag)
+    moved = struct.pack("<H", 60_000) + data[place + 2 : place + 12]
+    rest = b"".join(data[p : p + 12] for p in places if p != place)  # in order, as tags must be
+    return data[: start + 2] + rest + moved + data[start + 2 + 12 * count :]
+
+
+def tiff(image: np.ndarray, **options: object) -> bytes:
+    file = io.BytesIO()
+    tifffile.imwrite(file, image, metadata=None, **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("image", [RGB, RGB[..., 0]], ids=["colour", "grey"])
+def test_tiff_that_does_not_say_what_black_is(tmp_path, image):
+    path = tmp_path / "a.tif"
+    kind = "rgb" if image.ndim == 3 else "minisblack"
+    path.write_bytes(without_tag(tiff(image, photometric=kind), 262))
+    with pytest.raises(CofuseError, match=r"a\.tif does not say whether 0 is black"):
+        read_image(path)
+
+
+@pytest.mark.parametrize("value", [0, 3, 258])
+def test_tiff_with_samples_in_an_unknown_order(tmp_path, value):
+    path = tmp_path / "a.tif"
+    data = bytearray(tiff(RGB, photometric="rgb"))
+    place = data.index(struct.pack("<HHI", 284, 3, 1)) + 8
+    data[place : place + 2] = struct.pack("<H", value)
+    path.write_bytes(data)
+    with pytest.raises(CofuseError, match=rf"PlanarConfiguration {value}; expected 1 or 2"):
+        read_image(path)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("planar", ["contig", "separate"])
+@pytest.mark.parametrize("tag", [True, False])
+def test_a_sample_that_is_not_called_transparency(tmp_path, channels, planar, tag):
+    """It may be a saved selection: it is left out, and colours are not divided by it."""
+    colours = RGB[..., :channels]
+    image = np.concatenate([colours, RGB[..., 1:2]], axis=-1)
+    stored = image if planar == "contig" else np.moveaxis(image, -1, 0)
+    kind = "rgb" if channels == 3 else "minisblack"
+    options = {"photometric": kind, "planarconfig": planar, "extrasamples": ["unspecified"]}
+    data = tiff(stored, **options)
+    path = tmp_path / "a.tif"
+    path.write_bytes(data if tag else without_tag(data, 338))
+    with pytest.warns(UserWarning, match=r"a\.tif has a sample more than its colours"):
+        picture = read_image(path)
+    assert np.array_equal(picture, colours[..., 0] if channels == 1 else colours)
+    assert read_alpha(path) is None
