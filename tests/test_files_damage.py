@@ -10,6 +10,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+import simplejpeg
 import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -132,6 +133,24 @@ def test_odd_headers_are_no_damage(tmp_path):
     half = damaged(data, "cut and ended", 1)
     path.write_bytes(half[:version] + b"\x07" + half[version + 1 :])
     with pytest.raises(CofuseError, match="is damaged"):
+        read_image(path)
+
+
+def test_colours_subsampled_in_no_usual_way(tmp_path):
+    """Three blocks of brightness to one of colour: what cannot be judged is read unless cut."""
+    path = tmp_path / "a.jpg"
+    Image.fromarray(RGB).save(path, "JPEG", subsampling=0)
+    data = bytearray(path.read_bytes())
+    frame = data.index(b"\xff\xc0")
+    width = 7 * 24  # seven units of five blocks: of the 36 there were, 35
+    data[frame + 5 : frame + 9] = struct.pack(">HH", 8, width)
+    data[frame + 11] = 0x31
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="subsampling"):
+        simplejpeg.decode_jpeg(bytes(data))
+    assert read_image(path).shape == (8, width, 3)
+    path.write_bytes(data[: scan_start(data) + 20])
+    with pytest.raises(CofuseError, match="cannot be decoded"):
         read_image(path)
 
 

@@ -604,7 +604,7 @@ def run_python(code: str, *arguments: object) -> str:
 def test_import_is_light():
     code = """if 1:
         import sys, cofuse.files
-        print(*{"PIL", "tifffile", "imagecodecs", "cv2"} & set(sys.modules))
+        print(*{"PIL", "tifffile", "imagecodecs", "simplejpeg", "cv2"} & set(sys.modules))
     """
     assert run_python(code).strip() == ""
 

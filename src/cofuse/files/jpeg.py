@@ -25,8 +25,9 @@ __all__ = ["inspect_jpeg"]
 
 Pixels = NDArray[Any]
 
-#: A header that webcams write; the decoder knows what is meant.
-_HARMLESS = "Invalid SOS parameters"
+#: What libjpeg says of damaged pixels. Other complaints are about headers, which webcams write as
+#: they like, or say that simplejpeg does not know how colours are subsampled.
+_DAMAGE = ("Corrupt JPEG data: ", "Premature end of JPEG file", "Inconsistent progression")
 
 
 def inspect_jpeg(path: Path, *, on_damage: OnDamage) -> list[Picture]:
@@ -41,40 +42,43 @@ def inspect_jpeg(path: Path, *, on_damage: OnDamage) -> list[Picture]:
     said: list[str] = []  # a frame may be decoded more than once
 
     def load() -> Pixels:
-        pixels, damage = _decoded(path.read_bytes(), colour=colour)
-        if damage is not None and on_damage == "refuse":
-            raise CofuseError(
-                f"{path} is damaged ({damage}); copy the file again, or set on_damage to 'warn' to "
-                "take it as it is"
-            )
-        if damage is not None and not said:
-            said.append(damage)
-            with warnings_lock:  # another thread may have silenced them for Pillow
-                warnings.warn(f"{path} is damaged ({damage}); taken as it is", stacklevel=2)
+        import imagecodecs
+        import simplejpeg
+
+        data = path.read_bytes()
+        try:
+            pixels = simplejpeg.decode_jpeg(data, colorspace="RGB" if colour else "GRAY")
+            return orient(pixels if colour else pixels[..., 0], orientation_of(block))
+        except ValueError:
+            pixels = imagecodecs.jpeg8_decode(data)  # raises where nothing can be decoded
+        complaint = _complaint_about_pixels(data)
+        if complaint is not None and not complaint.startswith(_DAMAGE):
+            return picture.load()  # Pillow notices at least where a file was cut
+        if complaint is not None:
+            damage = complaint.removeprefix(_DAMAGE[0]) + _blank_end(pixels)
+            if on_damage == "refuse":
+                raise CofuseError(
+                    f"{path} is damaged ({damage}); copy the file again, or set on_damage to "
+                    "'warn' to take it as it is"
+                )
+            if not said:
+                said.append(damage)
+                with warnings_lock:  # another thread may have silenced them for Pillow
+                    warnings.warn(f"{path} is damaged ({damage}); taken as it is", stacklevel=2)
         return orient(pixels, orientation_of(block))
 
     return [replace(picture, load=load, left_out=left_out)]
 
 
-def _decoded(data: bytes, *, colour: bool) -> tuple[Pixels, str | None]:
-    """Decode a whole JPEG file; and say what is wrong with its pixels, None if nothing is."""
-    import imagecodecs
-    import simplejpeg
+def _complaint_about_pixels(data: bytes) -> str | None:
+    """Say what a decoder complains of in the packed pixels of a file, None if of nothing.
 
-    try:
-        pixels = simplejpeg.decode_jpeg(data, colorspace="RGB" if colour else "GRAY")
-        return (pixels if colour else pixels[..., 0]), None
-    except ValueError:
-        pixels = imagecodecs.jpeg8_decode(data)  # raises where nothing can be decoded
-    # The complaint may be about metadata, or about zeros before the end marker or in its place, as
-    # some cameras write them: then the packed pixels alone decode without complaint.
+    Metadata is no matter here, nor are zeros before the end marker or in its place, as some
+    cameras write them.
+    """
     packed = containers.jpeg_without_metadata(data)
     complaint = _complaint(packed)
-    if complaint is None or _complaint(_without_padding(packed)) is None:
-        return pixels, None
-    reason = complaint.removeprefix("Corrupt JPEG data: ")
-    blank = _blank_rows(pixels) / len(pixels)
-    return pixels, f"{reason}; the last {blank:.0%} is one colour" if blank >= 0.005 else reason
+    return complaint if complaint and _complaint(_without_padding(packed)) else None
 
 
 def _complaint(data: bytes) -> str | None:
@@ -84,7 +88,7 @@ def _complaint(data: bytes) -> str | None:
     try:
         simplejpeg.decode_jpeg(data)
     except ValueError as error:
-        return None if _HARMLESS in str(error) else str(error)
+        return str(error)
     return None
 
 
@@ -94,7 +98,9 @@ def _without_padding(data: bytes) -> bytes:
     return packed + b"\0" * packed.endswith(b"\xff") + end
 
 
-def _blank_rows(pixels: Pixels) -> int:
-    """Count the stored rows at the end that are of one colour, as the decoder fills them in."""
+def _blank_end(pixels: Pixels) -> str:
+    """Say how much at the end is of one colour, as the decoder fills in what is missing."""
     blank = (pixels == pixels[-1, -1]).reshape(len(pixels), -1).all(axis=1)
-    return len(pixels) if blank.all() else int(np.argmin(blank[::-1]))
+    rows = len(pixels) if blank.all() else int(np.argmin(blank[::-1]))
+    share = rows / len(pixels)
+    return f"; the last {share:.0%} is one colour" if share >= 0.005 else ""
