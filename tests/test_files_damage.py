@@ -256,6 +256,16 @@ def test_more_pictures_than_are_read(tmp_path, data, words):
     assert len(stack) == 2 and np.array_equal(stack[0], single)
 
 
+def test_heic_of_several_pictures(tmp_path):
+    pillow_heif = pytest.importorskip("pillow_heif")
+    path = tmp_path / "a.heic"
+    heif = pillow_heif.from_pillow(Image.fromarray(RGB))
+    heif.add_from_pillow(Image.fromarray(255 - RGB))
+    heif.save(path, quality=90)
+    with pytest.warns(UserWarning, match="holds 2 pictures, of which the primary one is read"):
+        assert read_image(path).shape == RGB.shape
+
+
 def test_previews_are_no_pictures(tmp_path):
     path = tmp_path / "a.jpg"
     path.write_bytes(mpo([0x030000, 0x010002]))
