@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from benchmarks import guard, kernels, peers, scaling
+from benchmarks import damage, guard, kernels, peers, scaling
 from benchmarks.contenders import Contender, contenders_for
 from benchmarks.kernel_cases import kernel_cases, stage_operations, weigher_operations
 from benchmarks.measuring import Failure, Measurement, machine_facts, run_measured
@@ -296,3 +296,9 @@ def test_the_guard_measures_again_before_it_fails(
 def test_measurements_add_up() -> None:
     first, second = Measurement(1.0, 2.0, 10, 0.1, "a"), Measurement(3.0, 4.0, 5, 0.2, "b")
     assert first.then(second) == Measurement(4.0, 6.0, 10, 0.2, "ab")
+
+
+def test_damage_that_no_decoder_can_miss(tmp_path: Path) -> None:
+    for layout in damage.LAYOUTS:
+        for kind in ("end missing", "end missing, end marker put behind"):
+            assert damage.count(layout, kind, 2, tmp_path / "a.jpg") == (2, 0)

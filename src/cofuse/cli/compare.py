@@ -16,6 +16,7 @@ from cofuse import fusion
 from cofuse.cli.console import Flag, Output, empty_folder, progress_bars
 from cofuse.cli.evaluate import plain_scores, score_digits, score_table, split_names
 from cofuse.errors import CofuseError
+from cofuse.files.formats import OnDamage
 from cofuse.images import Fusion, Pixels, Stack
 from cofuse.jobs.settings import noise_level
 from cofuse.progress import Progress
@@ -56,6 +57,7 @@ def compare(
     metrics: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     name: str | None = None,
     white: float | None = None,
+    on_damage: OnDamage = "refuse",
     overwrite: Flag = False,
     quiet: Flag = False,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
@@ -85,6 +87,9 @@ def compare(
         The stack's name: by default that of its folder, or what the frames' names have in common.
     white
         Value of white, where it is not the largest the files can hold (4095 for 12 bits in 16).
+    on_damage
+        What to do with a frame, a JPEG file, whose packed pixels are damaged: refuse it, or warn
+        and take what could be decoded.
     overwrite
         Write into a folder that is not empty.
     quiet
@@ -104,7 +109,7 @@ def compare(
     if not frames:
         raise CofuseError("no frames were given; name picture files, a folder or a TIFF")
     scene = gather_scene(frames, truth=truth)
-    stack = read_stack(scene.sources, white=white)
+    stack = read_stack(scene.sources, white=white, on_damage=on_damage)
     if len(stack) < 2:
         raise CofuseError("only one frame was given; there is nothing to fuse and compare")
     names = [name] if name else scene_names(frames, scene.sources)

@@ -15,6 +15,7 @@ from cyclopts import Parameter
 
 from cofuse.cli.console import Flag, progress_bars
 from cofuse.errors import CofuseError
+from cofuse.files.formats import OnDamage
 from cofuse.images import Pixels
 from cofuse.progress import Progress
 
@@ -41,6 +42,7 @@ def evaluate(
         tuple[str, ...], Parameter(consume_multiple=True, negative=(), show_default=False)
     ] = (),
     white: float | None = None,
+    on_damage: OnDamage = "refuse",
     csv_file: Annotated[Path | None, Parameter(name="--csv")] = None,
     report: Path | None = None,
     overwrite: Flag = False,
@@ -70,6 +72,9 @@ def evaluate(
         Names such as q_mi,q_abf; all for every one. Default: all but the slow q_p.
     white
         Value of white in pictures of more than 8 bits, where it is not the largest possible.
+    on_damage
+        What to do with a source, a JPEG file, whose packed pixels are damaged: refuse it, or warn
+        and take what could be decoded.
     csv_file
         Also write a table with one row a picture.
     report
@@ -106,7 +111,7 @@ def evaluate(
         raise CofuseError("two outputs have the same file name; give each its own")
     for path in outputs:
         check_report(path, overwrite=overwrite)
-    rows = _score_all(plan, names, clean=clean, white=white, quiet=quiet)
+    rows = _score_all(plan, names, clean=clean, white=white, on_damage=on_damage, quiet=quiet)
     columns = score_columns(names, clean=clean)
     facts = _facts(rows, columns)
     if csv_file:
@@ -123,7 +128,13 @@ def evaluate(
 
 
 def _score_all(
-    plan: Sequence[Scene], names: Sequence[str], *, clean: bool, white: float | None, quiet: bool
+    plan: Sequence[Scene],
+    names: Sequence[str],
+    *,
+    clean: bool,
+    white: float | None,
+    on_damage: OnDamage,
+    quiet: bool,
 ) -> list[dict[str, Any]]:
     """Score every picture of every scene; one row a picture."""
     from cofuse.files import read_image
@@ -133,7 +144,7 @@ def _score_all(
     total = sum(len(scene.fused) for scene in plan)
     with progress_bars(quiet=quiet) as progress:
         for scene in plan:
-            sources = [read_image(path) for path in scene.sources]
+            sources = [read_image(path, on_damage=on_damage) for path in scene.sources]
             clean_sources = [read_image(path) for path in scene.clean_sources]
             truth = None if scene.truth is None else read_image(scene.truth)
             paths = (*scene.sources, *scene.clean_sources)

@@ -15,12 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from cofuse.files import exif
+
 __all__ = [
     "Blocks",
     "bmp_blocks",
     "jpeg_blocks",
     "jpeg_blocks_of",
-    "jpeg_is_complete",
+    "jpeg_pictures",
+    "jpeg_without_metadata",
     "png_blocks",
     "png_chunks",
     "png_with_chunks",
@@ -33,9 +36,14 @@ PNG_XMP = b"XML:com.adobe.xmp"
 #: A block of metadata larger than this is damaged, or bait.
 _LARGEST_BLOCK = 32 * 2**20
 _MOST_BOXES = 100_000
+_WANTED_CHUNKS = {b"IHDR", b"acTL", b"eXIf", b"iCCP", b"pHYs", b"iTXt", b"tRNS"}
 _STANDALONE = {0x01, 0xD8, *range(0xD0, 0xD8)}  # JPEG markers without a length
 #: Among packed pixels a marker is what no zero follows, nor a restart.
-_MARKER = re.compile(rb"\xff+[^\x00\x01\xff\xd0-\xd8]")
+_MARKER = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd8]")
+_JPEG_PROGRESSIVE, _JPEG_SCAN, _JPEG_END = 0xC2, 0xDA, 0xD9
+_JPEG_METADATA = {*range(0xE0, 0xF0), 0xFE}
+#: An index of several pictures: where it lies, and its table, with the class of every picture.
+_JPEG_INDEX, _MP_ENTRIES, _MP_CLASS, _MP_PREVIEW = b"MPF\0", 0xB002, 0xFF0000, 0x010000
 _METRE = 0.0254
 
 
@@ -94,19 +102,46 @@ def _jpeg_segments(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield marker[0], data
 
 
-def jpeg_is_complete(data: bytes) -> bool:
-    """Tell whether a JPEG file goes on to the marker of its end."""
-    place = 2
+def jpeg_without_metadata(data: bytes) -> bytes:
+    """Return what a decoder needs of a JPEG file's first picture: tables, headers, packed pixels.
+
+    An end marker that lacks is put there, but for progressive files: where these have several
+    scans, nothing but the marker tells that none is missing.
+    """
+    parts, place, in_scan, progressive = [b"\xff\xd8"], 2, False, False
+    end = bytes((0xFF, _JPEG_END))
     for _ in range(_MOST_BOXES):
         found = _MARKER.search(data, place)
-        if found is None:
-            return False
-        marker, place = data[found.end() - 1], found.end()
-        if marker == 0xD9:
-            return True
+        if in_scan:
+            parts.append(data[place : found.start() if found else None].rstrip(b"\xff"))
+        if found is None or found[0] == end:
+            end = b"" if found is None and progressive else end
+            break
+        marker, start = found[0][-1], found.end()
         # A segment is stepped over by its length; what follows may be packed pixels.
-        place += int.from_bytes(data[place : place + 2], "big")
-    return False
+        place = start + int.from_bytes(data[start : start + 2], "big")
+        in_scan = marker == _JPEG_SCAN
+        progressive = progressive or marker == _JPEG_PROGRESSIVE
+        if marker not in _JPEG_METADATA:
+            parts.append(data[start - 2 : place])
+    return b"".join(parts) + end
+
+
+def jpeg_pictures(path: Path) -> int:
+    """Count the pictures in a JPEG file as its index tells (MPO); previews are none."""
+    with path.open("rb") as file:
+        for marker, data in _jpeg_segments(file):
+            if marker == 0xE2 and data.startswith(_JPEG_INDEX):
+                try:
+                    found = exif.parse_block(data[len(_JPEG_INDEX) :], frozenset({_MP_ENTRIES}))
+                except (ValueError, struct.error):
+                    return 1
+                entries = found.image.get(_MP_ENTRIES)
+                table = entries.data if entries else b""
+                kinds = struct.iter_unpack(f"{found.order}I12x", table[: len(table) // 16 * 16])
+                pictures = [kind for (kind,) in kinds if kind & _MP_CLASS != _MP_PREVIEW]
+                return max(len(pictures), 1)
+    return 1
 
 
 def png_chunks(path: Path) -> tuple[dict[bytes, bytes], int]:
@@ -122,7 +157,7 @@ def png_chunks(path: Path) -> tuple[dict[bytes, bytes], int]:
                 break
             length, kind = struct.unpack(">I4s", header)
             start = file.tell()
-            wanted = kind in (b"IHDR", b"eXIf", b"iCCP", b"pHYs", b"iTXt", b"tRNS")
+            wanted = kind in _WANTED_CHUNKS
             if wanted and kind not in chunks and length <= _LARGEST_BLOCK:
                 data = file.read(length)
                 # Of texts only one is of interest.

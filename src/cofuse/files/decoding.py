@@ -61,6 +61,8 @@ class Picture:
         Decodes the pixels, with alpha as the last channel where there is any; opens the file anew.
     alpha
         Whether the header declares transparency.
+    left_out
+        What is in the file and not read, in words that follow the label; empty if nothing is.
     """
 
     label: str
@@ -68,6 +70,7 @@ class Picture:
     dtype: np.dtype[Any]
     load: Callable[[], Pixels]
     alpha: bool = False
+    left_out: str = ""
 
     def decode(self) -> Pixels:
         """Decode the pixels without alpha."""

@@ -103,7 +103,7 @@ class Exif:
         return (x * unit, y * unit) if x and y and unit else None
 
 
-def parse_block(block: bytes) -> Exif:
+def parse_block(block: bytes, extra: frozenset[int] = frozenset()) -> Exif:
     """Read an EXIF block, with or without the six bytes a JPEG file puts before it."""
     data = block[6:] if block.startswith(b"Exif\0\0") else block
 
@@ -112,7 +112,7 @@ def parse_block(block: bytes) -> Exif:
             raise ValueError("it ends too early")
         return data[offset : offset + size]
 
-    return parse_exif(read)
+    return parse_exif(read, extra)
 
 
 def parse_exif(read: Reader, extra: frozenset[int] = frozenset()) -> Exif:

@@ -7,10 +7,13 @@ from typing import Literal
 
 from cofuse.errors import CofuseError
 
-__all__ = ["PICTURE_SUFFIXES", "RAW_SUFFIXES", "RawMode", "format_of"]
+__all__ = ["PICTURE_SUFFIXES", "RAW_SUFFIXES", "OnDamage", "RawMode", "format_of"]
 
 #: How camera RAW is developed.
 RawMode = Literal["display", "linear"]
+
+#: What to do with a JPEG file whose packed pixels are damaged.
+OnDamage = Literal["refuse", "warn"]
 
 #: Camera RAW, by the endings the makers gave it. Many are TIFF files inside, and only the name
 #: says that their first page is a thumbnail and the picture something else.

@@ -36,7 +36,9 @@ def inspect_heif(path: Path) -> list[Picture]:
 
     shape = (height, width) if channels < 3 else (height, width, 3)
     dtype = np.dtype(np.uint16 if bits else np.uint8)
-    return [Picture(str(path), shape, dtype, load, mode.endswith("A"))]
+    count = len(heif)
+    left_out = f"holds {count} pictures, of which the primary one is read" if count > 1 else ""
+    return [Picture(str(path), shape, dtype, load, mode.endswith("A"), left_out)]
 
 
 def heif_blocks(path: Path) -> Blocks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,10 +15,11 @@ from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.files.decoding import Picture, describe, explained
-from cofuse.files.formats import RawMode, format_of
+from cofuse.files.formats import OnDamage, RawMode, format_of
+from cofuse.files.jpeg import inspect_jpeg
 from cofuse.files.sources import picture_files
 from cofuse.files.tiff import inspect_tiff
-from cofuse.files.web_formats import inspect_bmp, inspect_jpeg, inspect_png, inspect_webp
+from cofuse.files.web_formats import inspect_bmp, inspect_png, inspect_webp
 from cofuse.images import Stack
 
 __all__ = [
@@ -36,7 +38,9 @@ PathLike = str | os.PathLike[str]
 IN_MEMORY_BYTES = 256 * 2**20
 
 
-def read_image(path: PathLike, *, raw_mode: RawMode = "display") -> Pixels:
+def read_image(
+    path: PathLike, *, raw_mode: RawMode = "display", on_damage: OnDamage = "refuse"
+) -> Pixels:
     """Read one picture, in the dtype it is stored in.
 
     JPEG, PNG, TIFF (the first page of several), WebP, BMP, and with the extra ``raw`` HEIC and
@@ -52,6 +56,10 @@ def read_image(path: PathLike, *, raw_mode: RawMode = "display") -> Pixels:
         How to develop camera RAW, always to 16 bits with the white balance the camera chose:
         ``"display"`` to sRGB as a screen shows it, or ``"linear"`` to values in proportion to the
         light.
+    on_damage
+        What to do with a JPEG file whose packed pixels are damaged or end too early:
+        ``"refuse"`` it, or ``"warn"`` and take what could be decoded. Damage that leaves a file
+        in which all codes are valid cannot be noticed.
 
     Returns
     -------
@@ -63,7 +71,9 @@ def read_image(path: PathLike, *, raw_mode: RawMode = "display") -> Pixels:
     CofuseError
         The file is missing, damaged, or of a kind that is not read.
     """
-    return _inspect([Path(path)], all_pages=False, raw_mode=raw_mode)[0].decode()
+    pictures = _inspect([Path(path)], all_pages=False, raw_mode=raw_mode, on_damage=on_damage)
+    _tell_what_is_left_out(pictures)
+    return pictures[0].decode()
 
 
 def inspect_file(path: PathLike) -> list[Picture]:
@@ -90,6 +100,7 @@ def read_stack(
     *,
     white: float | None = None,
     raw_mode: RawMode = "display",
+    on_damage: OnDamage = "refuse",
 ) -> Stack:
     """Gather the frames of a focus series, to be decoded when they are asked for.
 
@@ -107,6 +118,8 @@ def read_stack(
     raw_mode
         How to develop camera RAW; see `read_image`. All frames get the white balance of the first,
         and one exposure.
+    on_damage
+        What to do with a damaged JPEG file once it is decoded; see `read_image`.
 
     Returns
     -------
@@ -121,8 +134,9 @@ def read_stack(
     files = picture_files(paths)
     if not files:
         raise CofuseError("no pictures were given; expected at least one file or folder")
-    pictures = _inspect(files, all_pages=True, raw_mode=raw_mode)
+    pictures = _inspect(files, all_pages=True, raw_mode=raw_mode, on_damage=on_damage)
     _check_agreement(pictures)
+    _tell_what_is_left_out(pictures)
     first = pictures[0]
     total = len(pictures) * math.prod(first.shape) * first.dtype.itemsize
     readers = [functools.partial(_read_only, picture) for picture in pictures]
@@ -146,6 +160,15 @@ def _check_agreement(pictures: list[Picture]) -> None:
             )
 
 
+def _tell_what_is_left_out(pictures: list[Picture]) -> None:
+    """Warn of what is in the files and not read; once, of however many frames it is true."""
+    for words, count in Counter(picture.left_out for picture in pictures).items():
+        if words:
+            label = next(picture.label for picture in pictures if picture.left_out == words)
+            others = f" (and so of {count - 1} more)" if count > 1 else ""
+            warnings.warn(f"{label} {words}{others}", stacklevel=3)
+
+
 def _read_only(picture: Picture) -> Pixels:
     """Decode a frame that several readers may share, hence nobody may write to."""
     pixels = picture.decode()
@@ -160,11 +183,17 @@ def _short_names(labels: list[str]) -> list[str]:
 
 
 def _inspect(
-    files: Sequence[Path], *, all_pages: bool, raw_mode: RawMode = "display"
+    files: Sequence[Path],
+    *,
+    all_pages: bool,
+    raw_mode: RawMode = "display",
+    on_damage: OnDamage = "refuse",
 ) -> list[Picture]:
     """Tell the formats by the first bytes and read the headers, or those of all pages."""
     if raw_mode not in ("display", "linear"):
         raise CofuseError(f"raw_mode is {raw_mode!r}; expected 'display' or 'linear'")
+    if on_damage not in ("refuse", "warn"):
+        raise CofuseError(f"on_damage is {on_damage!r}; expected 'refuse' or 'warn'")
     # The cheap look at all of them first: headers can be far apart on a disk.
     formats = [format_of(file) for file in files]
     pictures: list[Picture] = []
@@ -178,6 +207,8 @@ def _inspect(
         with explained(file):
             if kind == "tiff":
                 pictures += inspect_tiff(file, all_pages=all_pages)
+            elif kind == "jpeg":
+                pictures += inspect_jpeg(file, on_damage=on_damage)
             elif kind == "raw":
                 pictures += inspect_raw(file, balance=balance, mode=raw_mode)
             elif kind == "heif":
@@ -191,4 +222,4 @@ def _inspect(
     return pictures
 
 
-_SIMPLE = {"png": inspect_png, "jpeg": inspect_jpeg, "webp": inspect_webp, "bmp": inspect_bmp}
+_SIMPLE = {"png": inspect_png, "webp": inspect_webp, "bmp": inspect_bmp}

@@ -28,7 +28,11 @@ _WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _YCBCR = 0, 1, 2, 3, 6
 _JPEG = 7
 _THUMBNAIL_OR_MASK = 0b101  # bits of the NewSubfileType tag
 _FIRST_PRIVATE_TAG = 32768  # the tags below say how to read the pixels
-_PREMULTIPLIED = 1  # of the kinds of alpha the one that colours were multiplied by
+_PREMULTIPLIED, _PLAIN_ALPHA = 1, 2  # kinds of alpha; by the first, colours were multiplied
+_CONTIGUOUS, _PLANES = 1, 2
+_EXTRA_SAMPLE = (
+    "has a sample more than its colours that it does not call transparency; it is left out"
+)
 
 #: How many bytes a packed byte can stand for: none, LZW, JPEG, deflate, PackBits; others more.
 _RATIOS = {1: 1, 5: 4096, 7: 2048, 8: 1032, 32946: 1032, 32773: 128}
@@ -147,7 +151,7 @@ def _page(page: Any, path: Path, index: int, label: str) -> Picture:
             # By default tifffile reads 256 MiB of packed pixels ahead.
             return _interpret(page.asarray(buffersize=_READ_AHEAD), page, label)
 
-    return Picture(label, shape, dtype, load, _has_alpha(page))
+    return Picture(label, shape, dtype, load, _has_alpha(page), _left_out(page))
 
 
 def _plane(tif: Any, path: Path, index: int, count: int) -> Picture:
@@ -170,18 +174,38 @@ def _plane(tif: Any, path: Path, index: int, count: int) -> Picture:
             volume = tif.asarray(series=0, out="memmap").reshape(count, *stored)
             return _interpret(np.array(volume[index]), tif.pages[0], label)
 
-    return Picture(label, shape, dtype, load, _has_alpha(page))
+    return Picture(label, shape, dtype, load, _has_alpha(page), _left_out(page))
+
+
+def _has_extra(page: Any) -> bool:
+    """Tell whether there is one sample more than colours; `_declared` allows no other number."""
+    return int(page.samplesperpixel) in (2, 4)
 
 
 def _has_alpha(page: Any) -> bool:
-    """Tell whether there is one sample more than colours; `_declared` allows no other number."""
-    return int(page.samplesperpixel) in (2, 4)
+    """Tell whether that sample is transparency: it may be a saved selection, or anything else."""
+    return _has_extra(page) and tuple(page.extrasamples) in ((_PREMULTIPLIED,), (_PLAIN_ALPHA,))
+
+
+def _left_out(page: Any) -> str:
+    """Say that a sample is not read."""
+    return _EXTRA_SAMPLE if _has_extra(page) and not _has_alpha(page) else ""
 
 
 def _declared(page: Any, label: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Work out the shape and dtype a page will have once interpreted; refuse what is no picture."""
     width, height = page.imagewidth, page.imagelength
     check_size(width, height, label)
+    if "PhotometricInterpretation" not in page.tags:
+        raise CofuseError(
+            f"{label} does not say whether 0 is black or white (it has no "
+            "PhotometricInterpretation); export it again"
+        )
+    if page.samplesperpixel > 1 and page.planarconfig not in (_CONTIGUOUS, _PLANES):
+        raise CofuseError(
+            f"{label} has its samples in an unknown order (PlanarConfiguration "
+            f"{int(page.planarconfig)}; expected 1 or 2); the file is damaged, export it again"
+        )
     photometric, bits = int(page.photometric), page.bitspersample
     colour = photometric in (_RGB, _PALETTE, _YCBCR)
     known = colour or photometric in (_WHITE_IS_ZERO, _BLACK_IS_ZERO)
@@ -234,9 +258,10 @@ def _interpret(samples: Pixels, page: Any, label: str) -> Pixels:
     if page.axes.replace("Z", "") == "SYX":
         pixels = np.moveaxis(pixels, 0, -1)
     alpha = None
-    if _has_alpha(page):
-        pixels, alpha = pixels[..., :-1], pixels[..., -1:]
-        if page.extrasamples and int(page.extrasamples[0]) == _PREMULTIPLIED:
+    if _has_extra(page):
+        pixels, extra = pixels[..., :-1], pixels[..., -1:]
+        alpha = extra if _has_alpha(page) else None
+        if alpha is not None and int(page.extrasamples[0]) == _PREMULTIPLIED:
             pixels = _divided(pixels, alpha)
         pixels = pixels[..., 0] if pixels.shape[2] == 1 else pixels
     small = isinstance(bits, int) and bits < 8

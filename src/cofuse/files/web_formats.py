@@ -1,4 +1,4 @@
-"""PNG, JPEG, WebP and BMP: headers read, and pixels decoded by the library that does it best."""
+"""PNG, WebP and BMP: headers read, and pixels decoded by the library that does it best."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from cofuse.files.decoding import (
 if TYPE_CHECKING:
     from PIL import Image, ImageFile
 
-__all__ = ["inspect_bmp", "inspect_jpeg", "inspect_png", "inspect_webp"]
+__all__ = ["inspect_bmp", "inspect_png", "inspect_webp", "inspect_with_pillow", "warnings_lock"]
 
 Pixels = NDArray[Any]
 
@@ -40,7 +40,7 @@ _WEBP_ANIMATION = 0b10
 _DEFLATE_RATIO, _JPEG_RATIO, _RUN_LENGTH_RATIO = 1032, 2048, 1024
 
 # Pillow warns about odd metadata; Python's warning filters are one global list, not one a thread.
-_warnings_lock = threading.Lock()
+warnings_lock = threading.Lock()
 
 
 def inspect_png(path: Path) -> list[Picture]:
@@ -61,26 +61,9 @@ def inspect_png(path: Path) -> list[Picture]:
     shape = oriented_shape(width, height, colour_type in (2, 3, 6), orientation)
     dtype = np.dtype(np.uint16 if depth == 16 else np.uint8)
     alpha = colour_type in (4, 6) or b"tRNS" in chunks
-    return [Picture(str(path), shape, dtype, load, alpha)]
-
-
-def inspect_jpeg(path: Path) -> list[Picture]:
-    """Read the header of a JPEG file; of a multi-picture file (MPO) that of the first picture."""
-    from PIL.JpegImagePlugin import JpegImageFile
-
-    block = containers.jpeg_blocks(path).exif
-    picture = _inspect_with_pillow(path, JpegImageFile, block)
-
-    def load() -> Pixels:
-        import imagecodecs
-
-        data = path.read_bytes()
-        # imagecodecs takes half the memory and time, but fills in grey where a file was cut.
-        if not containers.jpeg_is_complete(data):
-            return picture.load()
-        return orient(imagecodecs.jpeg8_decode(data), orientation_of(block))
-
-    return [replace(picture, load=load)]
+    frames = int.from_bytes(chunks.get(b"acTL", b"")[:4], "big")
+    left_out = _animation(frames)
+    return [Picture(str(path), shape, dtype, load, alpha, left_out)]
 
 
 def inspect_webp(path: Path) -> list[Picture]:
@@ -93,7 +76,7 @@ def inspect_webp(path: Path) -> list[Picture]:
         width, height = (int.from_bytes(start[k : k + 3], "little") + 1 for k in (24, 27))
         check_size(width, height, path)
     block = containers.webp_blocks(path).exif
-    picture = _inspect_with_pillow(path, WebPImageFile, block)
+    picture = inspect_with_pillow(path, WebPImageFile, block)
     animated = start[12:16] == b"VP8X" and bool(start[20] & _WEBP_ANIMATION)
 
     def load() -> Pixels:
@@ -110,14 +93,14 @@ def inspect_bmp(path: Path) -> list[Picture]:
     """Read the header of a BMP file."""
     from PIL.BmpImagePlugin import BmpImageFile
 
-    return [_inspect_with_pillow(path, BmpImageFile, None)]
+    return [inspect_with_pillow(path, BmpImageFile, None)]
 
 
 # What to convert a Pillow mode into; modes that are not here are refused.
 _PILLOW_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBA": "RGBA"}
 
 
-def _inspect_with_pillow(
+def inspect_with_pillow(
     path: Path, opener: type[ImageFile.ImageFile], block: bytes | None
 ) -> Picture:
     """Read a header through one Pillow plugin.
@@ -127,12 +110,13 @@ def _inspect_with_pillow(
     """
     with path.open("rb") as file, _open_with_pillow(file, opener) as image:
         (width, height), mode, kind = image.size, image.mode, image.format
+        frames = getattr(image, "n_frames", 1)
     check_size(width, height, path)
     if mode not in _PILLOW_MODES:
         raise CofuseError(
             f"{path} is a {mode} picture; expected grey or RGB: convert it to RGB first"
         )
-    ratio: float = {"JPEG": _JPEG_RATIO, "MPO": _JPEG_RATIO, "BMP": 1}.get(kind or "", math.inf)
+    ratio: float = {"JPEG": _JPEG_RATIO, "BMP": 1}.get(kind or "", math.inf)
     if kind == "BMP" and mode not in ("RGB", "RGBA"):
         ratio = _RUN_LENGTH_RATIO
     # Of RGB the fewest bits are meant: JPEG may halve the colours, BMP has pixels of 16 bits.
@@ -148,7 +132,13 @@ def _inspect_with_pillow(
         return orient(pixels, orientation)
 
     shape = oriented_shape(width, height, target != "L", orientation)
-    return Picture(str(path), shape, np.dtype(np.uint8), load, target == "RGBA")
+    left_out = _animation(frames)
+    return Picture(str(path), shape, np.dtype(np.uint8), load, target == "RGBA", left_out)
+
+
+def _animation(frames: int) -> str:
+    """Say of an animation what is not read."""
+    return f"is an animation of {frames} pictures, of which the first is read" if frames > 1 else ""
 
 
 def _to_array(image: Image.Image) -> Pixels:
@@ -167,7 +157,7 @@ def _open_with_pillow(
     file: BinaryIO, opener: type[ImageFile.ImageFile]
 ) -> Iterator[ImageFile.ImageFile]:
     """Open a file with a Pillow plugin, without its warnings about odd metadata."""
-    with _warnings_lock, warnings.catch_warnings():
+    with warnings_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         image = opener(file)
     with image:

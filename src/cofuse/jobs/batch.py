@@ -265,8 +265,9 @@ class Batch:
         frames = [(file.name, file.stat()) for file in group.files]
         options = dataclasses.asdict(self._request(group, Path()))
         del options["inputs"]
-        # Neither changes the picture.
+        # None changes a picture that was made: a damaged frame that is refused makes none.
         del options["writing"]["overwrite"], options["fusing"]["max_memory"]
+        del options["reading"]["on_damage"]
         return {
             "frames": _digest([(name, stat.st_size, stat.st_mtime_ns) for name, stat in frames]),
             "options": _digest(options),

@@ -62,7 +62,7 @@ def read_frames(inputs: Sequence[str], reading: Reading) -> Frames:
     white = reading.white
     if white is None:
         white = read_metadata(files[0], raw_mode=reading.raw).white
-    stack = read_stack(files, white=white, raw_mode=reading.raw)
+    stack = read_stack(files, white=white, raw_mode=reading.raw, on_damage=reading.on_damage)
     sources = _file_of_every_frame(files, len(stack))
     taken = tuple(range(len(stack)))
     if reading.frames is not None:

@@ -23,6 +23,9 @@ class Reading:
         Value of white, where it is not the largest the files can hold (4095 for 12 bits in 16).
     raw
         How to develop camera RAW: display, as a screen shows it, or linear.
+    on_damage
+        What to do with a JPEG file whose packed pixels are damaged: refuse it, or warn and take
+        what could be decoded.
     hot_pixels
         auto to mend pixels that shine in all frames at the same place of the sensor, or off.
     """
@@ -30,6 +33,7 @@ class Reading:
     frames: str | None = None
     white: float | None = None
     raw: Literal["display", "linear"] = "display"
+    on_damage: Literal["refuse", "warn"] = "refuse"
     hot_pixels: Literal["auto", "off"] = "auto"
 
 
