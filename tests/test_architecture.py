@@ -43,7 +43,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
         set(),
     ),
     "planning": ({"joint_fusion", "memory"}, set()),
-    "noise": ({"images", "progress"}, set()),
+    "noise": ({"images"}, set()),
     "camera_noise": ({"images", "noise", "progress"}, set()),
     "selection": ({"images", "kernels", "operators", "patches"}, {"cv2"}),
     "cosparse": ({"operators", "progress", "prox"}, set()),
@@ -58,7 +58,6 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
             "joint_tiles",
             "kernels",
             "memory",
-            "noise",
             "operators",
             "patches",
             "planning",
@@ -90,18 +89,18 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "retouching": ({"fusion", "images", "settings"}, {"cv2"}),
     "web": (
         {"alignment", "camera_noise", "cofuse", "depth", "devices", "files", "images", "jobs"}
-        | {"memory", "methods", "metrics", "noise", "operators", "progress", "retouching"}
-        | {"selection", "settings", "simulation"},
+        | {"memory", "metrics", "operators", "progress", "retouching", "selection"}
+        | {"settings", "simulation"},
         {"cv2", "fastapi", "pydantic", "python_multipart", "starlette"},
     ),
     "cli": (
-        {"baselines", "cofuse", "files", "fusion", "images", "jobs", "joint", "learning"}
-        | {"memory", "metrics", "noise", "operators", "progress", "simulation", "web"},
+        {"baselines", "camera_noise", "cofuse", "files", "fusion", "images", "jobs", "joint"}
+        | {"learning", "memory", "metrics", "operators", "progress", "simulation", "web"},
         {"cyclopts", "rich", "torch", "uvicorn"},
     ),
     "__init__": (
-        {"alignment", "depth", "files", "fusion", "images", "learning", "noise", "operators"}
-        | {"progress", "simulation"},
+        {"alignment", "camera_noise", "depth", "files", "fusion", "images", "learning"}
+        | {"operators", "progress", "simulation"},
         set(),
     ),
     "__main__": ({"cli"}, set()),

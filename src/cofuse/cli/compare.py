@@ -92,10 +92,10 @@ def compare(
     as_json
         Print the results as JSON instead of the table.
     """
+    from cofuse.camera_noise import estimate_noise
     from cofuse.files import read_image, read_stack, write_json
     from cofuse.files.scenes import gather_scene, scene_names
     from cofuse.metrics.scoring import choose_metrics
-    from cofuse.noise import noise_to_remove
 
     level = noise_level(sigma)
     wanted = list(dict.fromkeys(split_names(methods)))
@@ -122,7 +122,7 @@ def compare(
     empty_folder(output, overwrite=overwrite)
     estimated = level is None
     if level is None:
-        level = noise_to_remove(stack)
+        level = estimate_noise(stack)
     wanted = wanted or list(_NOISY_METHODS if level > 0 else _CLEAN_METHODS)
     entries = _run_all(wanted, stack, level, quiet=quiet) + outsiders
     done = [entry for entry in entries if entry.picture is not None]

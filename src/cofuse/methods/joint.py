@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse import joint_fusion
-from cofuse.camera_noise import StackNoise, estimate_stack_noise
+from cofuse.camera_noise import StackNoise, noise_to_remove
 from cofuse.images import (
     Fusion,
     Pixels,
@@ -29,7 +29,6 @@ from cofuse.methods.fitness import Fitness, judge_frames
 from cofuse.methods.focus import can_tell_focus, focus_of, out_of_focus_blocks
 from cofuse.methods.joint_device import weigh_on_device
 from cofuse.methods.run import Levels, Run
-from cofuse.noise import CLEAN_BELOW
 from cofuse.progress import Progress
 from cofuse.selection import (
     Choice,
@@ -59,17 +58,13 @@ class JointRun(Run):
         model = load_model(self.settings.model)
         if sigma is None:
             with self.stage("noise"):
-                noise = estimate_stack_noise(stack, progress=self.progress)
-                levels = noise_of_frames(noise)
-                if np.sqrt(np.mean(levels**2)) < CLEAN_BELOW:
-                    noise, levels = _white(self, 0.0)
+                noise = noise_to_remove(stack, progress=self.progress)
         else:
-            noise, levels = _white(self, sigma)
-        level = float(np.sqrt(np.mean(levels**2)))
-        self.sigma = float(noise.model.sigma_at(127.5)) if noise.model.gain > 0 else level
+            noise = StackNoise.white(sigma, frames=len(stack), colour=stack.is_colour)
+        levels, self.sigma = noise.by_frame, noise.sigma
         # Towards no noise at all the picture tends to the copied one: the model knows no noise
         # below one grey level.
-        strength = denoise * min(1.0, level**2)
+        strength = denoise * min(1.0, noise.overall**2)
         copied: Pixels | None = None
         if strength < 1 and (scale := picture_scale(stack)) > 1:
             copied, choice = self.copied_from_small(model, levels, scale)
@@ -336,16 +331,3 @@ class _LevelRows:
 
     def __getitem__(self, rows: slice) -> Levels:
         return self.stack.to_levels(self.pictures.read(0, rows))
-
-
-def noise_of_frames(noise: StackNoise) -> NDArray[np.float64]:
-    """Noise level of every plane of every frame, shape (frames, planes)."""
-    typical = float(np.median(noise.frames))
-    share = np.array(noise.frames) / typical if typical > 0 else np.ones(len(noise.frames))
-    return np.asarray(share[:, None] * np.array(noise.planes))
-
-
-def _white(run: JointRun, sigma: float) -> tuple[StackNoise, NDArray[np.float64]]:
-    """White noise of one level in all frames and planes."""
-    noise = StackNoise.white(sigma, frames=len(run.stack), colour=run.stack.is_colour)
-    return noise, noise_of_frames(noise)
