@@ -26,7 +26,9 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "prox": (set(), set()),
     "memory": (set(), {"psutil"}),
     "threads": (set(), set()),
-    "images": ({"memory", "progress", "threads"}, set()),
+    "white": (set(), {"cv2"}),
+    "arrays": (set(), set()),
+    "images": ({"arrays", "memory", "progress", "threads", "white"}, set()),
     "patches": (set(), set()),
     "operators": ({"patches"}, set()),
     "kernels": (
@@ -73,17 +75,18 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
         | {"planning", "progress", "settings"},
         set(),
     ),
-    "simulation": ({"images"}, {"cv2"}),
+    "simulation": ({"images", "white"}, {"cv2"}),
     "learning": ({"cosparse", "joint", "kernels", "operators", "progress"}, {"torch"}),
     "baselines": ({"cofuse", "images", "patches", "progress"}, {"cv2", "numba", "scipy"}),
-    "metrics": ({"images"}, {"cv2", "scipy"}),
+    "metrics": ({"images", "white"}, {"cv2", "scipy"}),
     "files": (
-        {"cofuse", "images", "progress", "threads"},
+        {"cofuse", "images", "progress", "threads", "white"},
         {"PIL", "imagecodecs", "pillow_heif", "rawpy", "tifffile"},
     ),
     "jobs": (
         {"alignment", "cofuse", "depth", "devices", "files", "fusion", "hot_pixels", "images"}
-        | {"joint", "memory", "operators", "patches", "planning", "progress", "settings"},
+        | {"joint", "memory", "operators", "patches", "planning", "progress", "settings"}
+        | {"white"},
         set(),
     ),
     "retouching": ({"fusion", "images", "settings"}, {"cv2"}),
@@ -95,7 +98,8 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     ),
     "cli": (
         {"baselines", "camera_noise", "cofuse", "files", "fusion", "images", "jobs", "joint"}
-        | {"learning", "memory", "metrics", "operators", "progress", "simulation", "web"},
+        | {"learning", "memory", "metrics", "operators", "progress", "simulation", "web"}
+        | {"white"},
         {"cyclopts", "rich", "torch", "uvicorn"},
     ),
     "__init__": (

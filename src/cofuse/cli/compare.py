@@ -19,6 +19,7 @@ from cofuse.errors import CofuseError
 from cofuse.images import Fusion, Pixels, Stack
 from cofuse.jobs.settings import noise_level
 from cofuse.progress import Progress
+from cofuse.white import white_of_type
 
 __all__ = ["compare"]
 
@@ -84,7 +85,7 @@ def compare(
     name
         The stack's name: by default that of its folder, or what the frames' names have in common.
     white
-        Value of white, where it is not the largest the files can hold (4095 for 12 bits in 16).
+        Value of white (4095 for 12 bits in 16); default what the files say, or the frames show.
     overwrite
         Write into a folder that is not empty.
     quiet
@@ -141,8 +142,10 @@ def compare(
             "height": stack.height,
             "colour": stack.is_colour,
             "dtype": stack.dtype.name,
+            "white": stack.white,
         },
         "sigma": level,
+        "sigma_counts": level * stack.white / 255.0,
         "sigma_estimated": estimated,
     }
     report = facts | _write_pages(output, facts, entries, stack, reference, chosen)
@@ -249,6 +252,8 @@ def _score(
     from cofuse.metrics.scoring import score, to_scored_grey
 
     sources = [to_scored_grey(frame, white=stack.white) for frame in stack]
+    if white is None and stack.dtype == "uint16":
+        white = stack.white  # the results are on the scale of the frames
     for entry in entries:
         assert entry.picture is not None
         entry.scores = score(
@@ -282,8 +287,8 @@ def _write_pages(
     for entry in [*entries, *_bystanders(stack, truth)]:
         exhibit = Exhibit(entry.name, entry.kind, failure=entry.failure)
         if entry.picture is not None:
-            known = stack.white if entry.picture.dtype == stack.dtype else None
-            white = Stack.from_arrays([entry.picture], white=known, names=[entry.name]).white
+            alike = entry.picture.dtype == stack.dtype
+            white = stack.white if alike else white_of_type(entry.picture.dtype)
             picture = page_picture(entry.picture, white=white)
             entry.file = page_file(entry.name, taken)
             # The folder was found empty, or may be written over.

@@ -61,6 +61,8 @@ class Picture:
         Decodes the pixels, with alpha as the last channel where there is any; opens the file anew.
     alpha
         Whether the header declares transparency.
+    white
+        The largest value in use, where the header says it.
     """
 
     label: str
@@ -68,6 +70,7 @@ class Picture:
     dtype: np.dtype[Any]
     load: Callable[[], Pixels]
     alpha: bool = False
+    white: float | None = None
 
     def decode(self) -> Pixels:
         """Decode the pixels without alpha."""

@@ -97,10 +97,12 @@ def fusion_report(
             "colour": stack.is_colour,
             "dtype": stack.dtype.name,
             "white": stack.white,
+            "white_found": stack.white_is_found,
         },
         "output": output,
         "device": fusion.device,
         "sigma": fusion.sigma,
+        "sigma_counts": fusion.sigma * stack.white / 255.0,
         "sigma_estimated": fusion.sigma_estimated,
         "shares": _shares(fusion, stack),
         "mean_confidence": (

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cofuse.errors import CofuseError
 from cofuse.images import Stack
 from cofuse.metrics import METRICS, to_grey
+from cofuse.white import white_of_type
 
 __all__ = [
     "CLEAN",
@@ -170,4 +171,7 @@ def _white(picture: Pixels, white: float | None) -> float:
     """Value of white in a picture; 8 bits leave no doubt."""
     if picture.dtype == np.uint8:
         return 255.0
+    if white is None and picture.dtype == np.uint16:
+        # Pictures are compared on one scale, which is not what each of them shows.
+        return white_of_type(picture.dtype)
     return Stack.from_arrays([picture], white=white, names=["the picture"]).white

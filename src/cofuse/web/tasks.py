@@ -98,6 +98,7 @@ def fuse(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
             "colour": stack.is_colour,
             "frames": len(stack),
             "sigma": float(outcome.fusion.sigma),
+            "sigma_counts": float(outcome.report["sigma_counts"]),
             "sigma_estimated": bool(outcome.fusion.sigma_estimated),
             "seconds": time.perf_counter() - start,
             "stages": {name: value for name, value in stages.items() if name != "total"},
