@@ -104,6 +104,7 @@ def fusion_report(
         "sigma": fusion.sigma,
         "sigma_counts": fusion.sigma * stack.white / 255.0,
         "sigma_estimated": fusion.sigma_estimated,
+        "clipped": np.mean(fusion.image >= stack.ceiling),
         "shares": _shares(fusion, stack),
         "mean_confidence": (
             None if fusion.confidence is None else fusion.confidence.mean(dtype=np.float64)

@@ -51,7 +51,8 @@ class Aligning:
     on_failure
         What to do with a frame that cannot be aligned: stop, or leave-out.
     match_exposure
-        Give all frames the brightness and white balance of the reference.
+        Give all frames the brightness and white balance of the reference, or make all darker where
+        that would cut off highlights.
     crop
         Cut off what not all frames cover.
     transforms

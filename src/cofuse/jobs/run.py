@@ -113,6 +113,9 @@ class Outcome:
         ]
         if alignment is not None and not alignment.already_aligned:
             parts.append(f"moved by up to {alignment.largest_displacement():.1f} pixels")
+        if alignment is not None and alignment.brightness < 1:
+            share = f"{100 * alignment.brightness:.0f} %"
+            parts.append(f"darkened to {share} of the reference to keep highlights")
         if self.hot_pixels:
             parts.append(f"{self.hot_pixels} hot pixels mended")
         parts += [noise_in_words(self.fusion, stack.white), f"{seconds:.1f} s: {output}"]
