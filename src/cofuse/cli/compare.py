@@ -145,7 +145,7 @@ def compare(
             "white": stack.white,
         },
         "sigma": level,
-        "sigma_counts": level * stack.white / 255.0,
+        "sigma_counts": level * (stack.white / 255.0),
         "sigma_estimated": estimated,
     }
     report = facts | _write_pages(output, facts, entries, stack, reference, chosen)

@@ -102,7 +102,7 @@ def fusion_report(
         "output": output,
         "device": fusion.device,
         "sigma": fusion.sigma,
-        "sigma_counts": fusion.sigma * stack.white / 255.0,
+        "sigma_counts": fusion.sigma * (stack.white / 255.0),
         "sigma_estimated": fusion.sigma_estimated,
         "clipped": np.mean(fusion.image >= stack.ceiling),
         "shares": _shares(fusion, stack),

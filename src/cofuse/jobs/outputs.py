@@ -16,7 +16,7 @@ import numpy as np
 from cofuse.errors import CofuseError
 from cofuse.files import Metadata, check_output, check_report, write_image, written_whole
 from cofuse.files.previews import index_dtype, index_picture
-from cofuse.images import Fusion, Pixels, Stack
+from cofuse.images import Pixels, Stack
 from cofuse.jobs.frames import Frames
 from cofuse.jobs.options import Maps, Request, Writing
 
@@ -213,11 +213,10 @@ def z_distance(maps: Maps, metadata: Metadata, places: Sequence[int]) -> float |
     return float(size[2] * steps[0]) if (steps == steps[0]).all() else None
 
 
-def noise_in_words(fusion: Fusion, white: float) -> str:
+def noise_in_words(sigma: float, counts: float, *, estimated: bool = False) -> str:
     """Say the noise in 8-bit grey levels, and in the files' own counts where those differ."""
-    counts = f"{fusion.sigma * white / 255.0:.3g} counts" if fusion.sigma and white != 255 else ""
-    notes = [note for note in (counts, "estimated" * fusion.sigma_estimated) if note]
-    return f"sigma {fusion.sigma:.1f}" + (f" ({', '.join(notes)})" if notes else "")
+    notes = [f"{counts:.3g} counts"] * (counts != sigma) + ["estimated"] * estimated
+    return f"sigma {sigma:.1f}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 def option_facts(request: Request) -> dict[str, Any]:

@@ -118,7 +118,12 @@ class Outcome:
             parts.append(f"darkened to {share} of the reference to keep highlights")
         if self.hot_pixels:
             parts.append(f"{self.hot_pixels} hot pixels mended")
-        parts += [noise_in_words(self.fusion, stack.white), f"{seconds:.1f} s: {output}"]
+        noise = noise_in_words(
+            self.fusion.sigma,
+            self.report["sigma_counts"],
+            estimated=self.fusion.sigma_estimated,
+        )
+        parts += [noise, f"{seconds:.1f} s: {output}"]
         return ", ".join(parts)
 
 
