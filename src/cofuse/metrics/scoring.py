@@ -111,7 +111,7 @@ def score(
         What to compare with, of the same height and width; each may have a depth of its own.
         Many pictures are scored faster against sources already turned by `to_scored_grey`.
     white
-        Value of white in all pictures that do not have 8 bits; see `Stack`.
+        Value of white in all pictures that do not have 8 bits; by default 65535, or 1.0 for floats.
 
     Returns
     -------
