@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse import PRESETS, CofuseError, Fusion, FusionSettings, Stack, estimate_noise, fuse
+from cofuse import PRESETS, CofuseError, Fusion, FusionSettings, Stack, fuse
 from cofuse.baselines import DENOISERS, METHODS
 from cofuse.baselines.denoising import denoise_picture
+from cofuse.noise import noise_level
 from experiments.quality_scenes import Situation
 from experiments.quality_variants import VARIANTS
 
@@ -94,7 +95,8 @@ def run_method(method: str, given: Situation, denoised: Denoised) -> Fusion:
             levels = Stack.from_arrays([stack.to_levels(f) for f in stack], white=255.0)
             fused = _fuse_clean(choice, levels).image
             if denoiser.endswith("?"):
-                sigma = estimate_noise(Stack.from_arrays([fused], white=255.0))
+                planes = np.moveaxis(np.atleast_3d(fused).astype(np.float32), -1, 0)
+                sigma = float(np.sqrt(np.mean([noise_level(plane) ** 2 for plane in planes])))
             return Fusion(denoised(fused, sigma, denoiser.removesuffix("?")), sigma=sigma)
     if method.startswith("variant "):
         return _run_variant(VARIANTS[method.removeprefix("variant ")], stack, sigma)

@@ -27,7 +27,9 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "prox": (set(), set()),
     "memory": (set(), {"psutil"}),
     "threads": (set(), set()),
-    "images": ({"memory", "progress", "threads"}, set()),
+    "white": (set(), {"cv2"}),
+    "arrays": (set(), set()),
+    "images": ({"arrays", "memory", "progress", "threads", "white"}, set()),
     "patches": (set(), set()),
     "operators": ({"patches"}, set()),
     "kernels": (
@@ -43,7 +45,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
         set(),
     ),
     "planning": ({"joint_fusion", "memory"}, set()),
-    "noise": ({"images", "progress"}, set()),
+    "noise": ({"images"}, set()),
     "camera_noise": ({"images", "noise", "progress"}, set()),
     "selection": ({"images", "kernels", "operators", "patches"}, {"cv2"}),
     "cosparse": ({"operators", "progress", "prox"}, set()),
@@ -58,7 +60,6 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
             "joint_tiles",
             "kernels",
             "memory",
-            "noise",
             "operators",
             "patches",
             "planning",
@@ -74,34 +75,36 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
         | {"planning", "progress", "settings"},
         set(),
     ),
-    "simulation": ({"images"}, {"cv2"}),
+    "simulation": ({"images", "white"}, {"cv2"}),
     "learning": ({"cosparse", "joint", "kernels", "operators", "progress"}, {"torch"}),
     "baselines": ({"cofuse", "images", "patches", "progress"}, {"cv2", "numba", "scipy"}),
-    "metrics": ({"images"}, {"cv2", "scipy"}),
+    "metrics": ({"images", "white"}, {"cv2", "scipy"}),
     "files": (
-        {"cofuse", "images", "progress", "threads"},
+        {"cofuse", "images", "progress", "threads", "white"},
         {"PIL", "imagecodecs", "pillow_heif", "rawpy", "simplejpeg", "tifffile"},
     ),
     "jobs": (
         {"alignment", "cofuse", "depth", "devices", "files", "fusion", "hot_pixels", "images"}
-        | {"joint", "memory", "operators", "patches", "planning", "progress", "settings"},
+        | {"joint", "memory", "operators", "patches", "planning", "progress", "settings"}
+        | {"white"},
         set(),
     ),
     "retouching": ({"fusion", "images", "settings"}, {"cv2"}),
     "web": (
         {"alignment", "camera_noise", "cofuse", "depth", "devices", "files", "images", "jobs"}
-        | {"memory", "methods", "metrics", "noise", "operators", "progress", "retouching"}
-        | {"selection", "settings", "simulation"},
+        | {"memory", "metrics", "operators", "progress", "retouching", "selection"}
+        | {"settings", "simulation"},
         {"cv2", "fastapi", "pydantic", "python_multipart", "starlette"},
     ),
     "cli": (
-        {"baselines", "cofuse", "files", "fusion", "images", "jobs", "joint", "learning"}
-        | {"memory", "metrics", "noise", "operators", "progress", "simulation", "web"},
+        {"baselines", "camera_noise", "cofuse", "files", "fusion", "images", "jobs", "joint"}
+        | {"learning", "memory", "metrics", "operators", "progress", "simulation", "web"}
+        | {"white"},
         {"cyclopts", "rich", "torch", "uvicorn"},
     ),
     "__init__": (
-        {"alignment", "depth", "files", "fusion", "images", "learning", "noise", "operators"}
-        | {"progress", "simulation"},
+        {"alignment", "camera_noise", "depth", "files", "fusion", "images", "learning"}
+        | {"operators", "progress", "simulation"},
         set(),
     ),
     "__main__": ({"cli"}, set()),

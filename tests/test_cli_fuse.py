@@ -151,8 +151,10 @@ def test_json_is_the_report_with_the_right_numbers(place, scene, capsys):
         "colour": False,
         "dtype": "uint8",
         "white": 255.0,
+        "white_found": False,
     }
     assert report["sigma"] == pytest.approx(result.sigma) and report["sigma_estimated"] is True
+    assert report["sigma_counts"] == report["sigma"]
     shares = [(result.source_map == k).mean() for k in range(3)]
     assert [s["share"] for s in report["shares"]] == pytest.approx(shares)
     assert report["mean_confidence"] == pytest.approx(result.confidence.mean(), rel=1e-5)

@@ -345,6 +345,7 @@ def test_fusion_report(tmp_path):
         "colour": False,
         "dtype": "uint16",
         "white": 4095.0,
+        "white_found": False,
     }
     assert [(s["frame"], s["share"]) for s in report["shares"]] == [
         ("a.tif", 0.75),
@@ -352,6 +353,7 @@ def test_fusion_report(tmp_path):
         ("c.tif", 0.0),
     ]
     assert (report["sigma"], report["sigma_estimated"]) == (2.5, True)
+    assert report["sigma_counts"] == pytest.approx(2.5 * 4095 / 255)
     assert report["mean_confidence"] == 0.25 and report["seconds"] == {"align": 0.5}
     assert report["settings"] == {
         "omega": "x.npz",

@@ -145,8 +145,8 @@ def test_floats_somewhat_above_white_are_taken() -> None:
     ("dtype", "white"), [(np.uint8, 255), (np.uint16, 65535), (np.float32, 1), (np.float64, 1)]
 )
 def test_white_is_the_largest_integer_or_one(dtype: type, white: float) -> None:
-    stack = Stack.from_arrays([grey(dtype=dtype)])
-    assert stack.white == white
+    stack = Stack.from_arrays([np.full((4, 5), white, dtype)])
+    assert stack.white == white == stack.ceiling and not stack.white_is_found
     levels = stack.to_levels(np.array([[0, white]], dtype))
     assert levels.dtype == np.float32
     np.testing.assert_allclose(levels, [[0, 255]], rtol=1e-7)
@@ -192,7 +192,7 @@ def test_twelve_bits_in_sixteen_have_white_at_255() -> None:
 
 @pytest.mark.parametrize(("dtype", "largest"), [(np.uint8, 255), (np.uint16, 65535)])
 def test_levels_outside_the_range_are_clipped_and_others_rounded(dtype: type, largest: int) -> None:
-    stack = Stack.from_arrays([grey(dtype=dtype)])
+    stack = Stack.from_arrays([grey(dtype=dtype)], white=largest)
     levels = np.array([[-40.0, 300.0, 1e9, -0.1]], np.float32)
     np.testing.assert_array_equal(stack.from_levels(levels), [[0, largest, largest, 0]])
     eight = Stack.from_arrays([grey()])
@@ -252,6 +252,29 @@ def test_arrays_are_viewed() -> None:
     frame = grey()
     stack = Stack.from_arrays([frame])
     assert stack[0] is frame
+
+
+@given(arrays(np.uint16, (2, 4, 5)), st.sampled_from([">u2", ">f4", ">f8", "<u2", "<f8"]))
+def test_any_order_of_bytes_is_taken(values: Array, dtype: str) -> None:
+    frames = values.astype(dtype) if dtype[1] == "u" else (values / 65536).astype(dtype)
+    native = frames.dtype.newbyteorder("=")
+    for stack in (
+        Stack.from_arrays(list(frames)),
+        Stack([lambda k=k: frames[k] for k in range(2)]),
+    ):
+        assert stack.dtype == native
+        for given_frame, frame in zip(frames, stack, strict=True):
+            assert frame.dtype == native and frame.dtype.isnative
+            np.testing.assert_array_equal(frame, given_frame)
+
+
+def test_masked_arrays_are_refused() -> None:
+    masked = np.ma.masked_greater(np.arange(20, dtype=np.uint8).reshape(4, 5), 9)
+    for message in (refusal(masked), refusal(grey(), masked)):
+        assert "masked" in message and "filled" in message
+    with pytest.raises(CofuseError, match="masked"):
+        Stack([lambda: masked])
+    Stack.from_arrays([masked.filled(0)])
 
 
 def test_lists_of_numbers_are_taken() -> None:

@@ -16,7 +16,6 @@ from cofuse.baselines import METHODS
 from cofuse.camera_noise import NoiseModel, StackNoise
 from cofuse.fusion import PRESETS, fuse
 from cofuse.images import Fusion, Stack
-from cofuse.methods.joint import noise_of_frames
 from cofuse.metrics import psnr
 from cofuse.selection import picture_scale
 from cofuse.simulation import Simulation, sample_picture, simulate_stack
@@ -249,11 +248,11 @@ def test_pictures_tend_to_copies_as_noise_tends_to_nothing(colour):
 def test_noise_of_every_frame_and_plane_is_its_share_of_the_typical():
     noise = StackNoise(NoiseModel(10.0), frames=(5.0, 20.0, 10.0), planes=(12.0, 6.0, 3.0))
     expected = np.outer([0.5, 2, 1], [12, 6, 3])
-    np.testing.assert_allclose(noise_of_frames(noise), expected)
-    np.testing.assert_allclose(noise_of_frames(StackNoise.white(7, frames=2, colour=True)), 7.0)
+    np.testing.assert_allclose(noise.by_frame, expected)
+    np.testing.assert_allclose(StackNoise.white(7, frames=2, colour=True).by_frame, 7.0)
     # Where the luminance shows none there is no telling whose the noise of the colours is.
     silent = StackNoise(NoiseModel(0.0), frames=(0.0, 0.0, 3.0), planes=(0.0, 2.0, 1.0))
-    np.testing.assert_allclose(noise_of_frames(silent), [[0, 2, 1]] * 3)
+    np.testing.assert_allclose(silent.by_frame, [[0, 2, 1]] * 3)
 
 
 # --- pictures of any kind ------------------------------------------------------------------------

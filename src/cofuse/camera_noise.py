@@ -25,7 +25,13 @@ from cofuse.noise import (
 )
 from cofuse.progress import Progress, ProgressCallback, silent
 
-__all__ = ["NoiseModel", "StackNoise", "estimate_stack_noise"]
+__all__ = [
+    "NoiseModel",
+    "StackNoise",
+    "estimate_noise",
+    "estimate_stack_noise",
+    "noise_to_remove",
+]
 
 #: Patches kept of all frames together, and of one frame at least and at most.
 _PATCHES_IN_ALL, _FEWEST_A_FRAME, _MOST_A_FRAME = 240_000, 6_000, 60_000
@@ -171,6 +177,43 @@ class StackNoise:
     def is_clean(self) -> bool:
         """Whether there is too little noise to be worth removing."""
         return self.level < CLEAN_BELOW
+
+    @property
+    def by_frame(self) -> NDArray[np.float64]:
+        """Level of every plane of every frame, shape (frames, planes)."""
+        typical = float(np.median(self.frames))
+        share = np.array(self.frames) / typical if typical > 0 else np.ones(len(self.frames))
+        return np.asarray(share[:, None] * np.array(self.planes))
+
+    @property
+    def overall(self) -> float:
+        """Level of all frames and planes: their root mean square."""
+        return float(np.sqrt(np.mean(self.by_frame**2)))
+
+    @property
+    def sigma(self) -> float:
+        """The noise in one number, in grey levels: at mid-grey where it grows with brightness."""
+        return float(self.model.sigma_at(127.5)) if self.model.gain > 0 else self.overall
+
+
+def estimate_noise(stack: Stack, *, progress: ProgressCallback = silent) -> float:
+    """Estimate the noise of a stack as `fuse` does that is not told it.
+
+    Returns
+    -------
+    float
+        Standard deviation in 8-bit grey levels (white at 255); that at mid-grey where it grows
+        with brightness, 0 where there is too little to be removed.
+    """
+    return noise_to_remove(stack, progress=progress).sigma
+
+
+def noise_to_remove(stack: Stack, *, progress: ProgressCallback = silent) -> StackNoise:
+    """Estimate a stack's noise as restoring goes by it: none where there is too little."""
+    noise = estimate_stack_noise(stack, progress=progress)
+    if noise.overall >= CLEAN_BELOW:
+        return noise
+    return StackNoise.white(0.0, frames=len(stack), colour=stack.is_colour)
 
 
 def estimate_stack_noise(stack: Stack, *, progress: ProgressCallback = silent) -> StackNoise:

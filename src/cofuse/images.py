@@ -18,10 +18,12 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cofuse.arrays import as_array, checked, describe
 from cofuse.errors import CofuseError
 from cofuse.memory import Shelf
 from cofuse.progress import SolverTrace
 from cofuse.threads import done_ahead, processors
+from cofuse.white import found_white, white_of_type
 
 __all__ = [
     "LUMINANCE_WEIGHTS",
@@ -49,8 +51,6 @@ _OPPONENT = np.array(
     dtype=np.float32,
 )
 
-_DTYPES = (np.uint8, np.uint16, np.float32, np.float64)
-
 #: A float frame whose values pass this is certainly not on the 0-1 scale.
 _FLOAT_SCALE_LIMIT = 16.0
 
@@ -76,8 +76,9 @@ class Stack:
         One function a frame; each returns the frame as an array of shape (H, W) or (H, W, 3).
         They may be called more than once.
     white
-        The value that stands for white (255 grey levels). Default: the largest value of an
-        integer dtype, 1.0 for floats. A 12-bit sensor stored in uint16 has ``white=4095``.
+        The value that stands for white (255 grey levels); a 12-bit sensor stored in uint16 has
+        ``white=4095``. Default: 255 for uint8, 1.0 for floats. Of uint16 frames it is found: 65535
+        where they use the top bit, otherwise the largest value that is more than a stray pixel's.
     names
         One name a frame, for messages and reports.
     concurrent
@@ -101,16 +102,17 @@ class Stack:
         self._concurrent = concurrent
         self._in_memory = False
         self._shelf: Shelf | None = None
-        first = self._readers[0]()
-        _check_frame(first, self.names[0])
+        first = checked(self._readers[0](), self.names[0])
         self.shape: tuple[int, ...] = first.shape
         self.dtype: np.dtype[Any] = first.dtype
         if white is not None and not (np.isfinite(white) and white > 0):
             raise CofuseError(f"white is {white}; expected a positive number")
         self._floats_to_1 = white is None and self.dtype.kind == "f"
-        if white is None:
-            white = float(np.iinfo(self.dtype).max) if self.dtype.kind == "u" else 1.0
-        self.white = float(white)
+        self._white_is_found = False
+        of_type = white_of_type(self.dtype)
+        if white is None and (self.dtype != np.uint16 or found_white([first]) == of_type):
+            white = of_type
+        self._white = None if white is None else float(white)
         self._check_scale(first, self.names[0])
 
     @classmethod
@@ -122,7 +124,7 @@ class Stack:
         names: Sequence[str] | None = None,
     ) -> Stack:
         """Make a stack of arrays already in memory; they are viewed, never written to."""
-        arrays = [np.asarray(frame) for frame in frames]
+        arrays = [as_array(frame, f"frame {k + 1}") for k, frame in enumerate(frames)]
         readers = [partial(np.asarray, array) for array in arrays]
         stack = cls(readers, white=white, names=names, concurrent=True)
         stack._in_memory = True
@@ -135,7 +137,7 @@ class Stack:
         names: Sequence[str] | None = None,
         shape: tuple[int, ...] | None = None,
     ) -> Stack:
-        """Return a stack of frames that are made of these, of their kind; none is read for it.
+        """Return a stack of frames that are made of these, of their kind and white.
 
         Parameters
         ----------
@@ -144,7 +146,7 @@ class Stack:
         names, shape
             Those of the new frames, where they are others.
         """
-        made = copy(self)
+        made = self._of_known_white()
         made._readers = tuple(readers)
         made._in_memory, made._shelf, made._floats_to_1 = False, None, False
         made.names = self.names if names is None else tuple(names)
@@ -152,25 +154,48 @@ class Stack:
         assert len(made.names) == len(made._readers)
         return made
 
-    def of(self, numbers: Sequence[int]) -> Stack:
-        """Return a stack of some of these frames; what is kept of them stays so."""
-        some = copy(self)
+    @property
+    def white(self) -> float:
+        """The value that stands for white; to find it may take a look at every frame."""
+        if self._white is None:
+            with self.ahead(self.__getitem__) as frames:
+                self._white = found_white(frames)
+            self._white_is_found = self._white < white_of_type(self.dtype)
+        return self._white
+
+    @property
+    def white_is_found(self) -> bool:
+        """Whether white is what the frames show, neither given nor that of their dtype."""
+        return bool(self.white) and self._white_is_found
+
+    @property
+    def ceiling(self) -> float:
+        """The value at which light is cut off: white, or if that was found all the dtype holds."""
+        return white_of_type(self.dtype) if self.white_is_found else self.white
+
+    def only(self, numbers: Sequence[int]) -> Stack:
+        """Return a stack of some of these frames, of the same white; what is kept stays so."""
+        some = self._of_known_white()
         some._readers = tuple(self._readers[number] for number in numbers)
         some.names = tuple(self.names[number] for number in numbers)
         return some
+
+    def _of_known_white(self) -> Stack:
+        """Copy the stack, its white found: that of other frames may differ."""
+        assert self.white > 0
+        return copy(self)
 
     def __len__(self) -> int:
         return len(self._readers)
 
     def __getitem__(self, index: int) -> Pixels:
         """Read one frame and check that it fits the others."""
-        frame = self._readers[index]()
         name = self.names[index]
-        _check_frame(frame, name)
+        frame = checked(self._readers[index](), name)
         if frame.shape != self.shape or frame.dtype != self.dtype:
             raise CofuseError(
-                f"{name} is {_describe(frame.shape, frame.dtype)} but {self.names[0]} is "
-                f"{_describe(self.shape, self.dtype)}; all frames must agree"
+                f"{name} is {describe(frame.shape, frame.dtype)} but {self.names[0]} is "
+                f"{describe(self.shape, self.dtype)}; all frames must agree"
             )
         self._check_scale(frame, name)
         return frame
@@ -350,25 +375,3 @@ class Fusion:
     trace: dict[str, SolverTrace] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     device: str = "cpu"
-
-
-def _check_frame(frame: Pixels, name: str) -> None:
-    """Refuse what is no picture: wrong dtype or shape, nothing in it, values not finite."""
-    if frame.dtype not in _DTYPES:
-        raise CofuseError(
-            f"{name} has values of type {frame.dtype}; expected uint8, uint16, float32 or float64"
-        )
-    if frame.ndim not in (2, 3) or (frame.ndim == 3 and frame.shape[2] != 3):
-        raise CofuseError(
-            f"{name} has shape {frame.shape}; expected (height, width) or (height, width, 3)"
-        )
-    if frame.size == 0:
-        raise CofuseError(f"{name} is empty: its shape is {frame.shape}")
-    if frame.dtype.kind == "f" and not np.isfinite(frame).all():
-        raise CofuseError(f"{name} holds NaN or infinite values; replace them before fusing")
-
-
-def _describe(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
-    """Say a picture's size in a photographer's words."""
-    kind = "RGB" if len(shape) == 3 else "grey"
-    return f"{shape[1]}x{shape[0]} {kind} {dtype}"

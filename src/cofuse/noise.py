@@ -15,15 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.images import PartReader, Stack
-from cofuse.progress import Progress, ProgressCallback, silent
+from cofuse.images import PartReader
 
 __all__ = [
     "CLEAN_BELOW",
-    "estimate_noise",
     "noise_by_brightness",
     "noise_level",
-    "noise_to_remove",
     "patch_noise_level",
     "read_patches",
     "sample_patches",
@@ -51,21 +48,6 @@ _EMPTY = 12
 _QUANTILE = 0.25
 #: That quantile of the energy of unit white noise, a χ² of so many degrees of freedom.
 _UNIT_ENERGY = 8.438418766135793
-
-
-def estimate_noise(stack: Stack, *, progress: ProgressCallback = silent) -> float:
-    """Estimate a stack's noise level: the median of its frames'."""
-    levels = []
-    for index in range(len(stack)):
-        levels.append(_frame_level(stack, index))
-        progress(Progress("noise", index + 1, len(stack)))
-    return float(np.median(levels))
-
-
-def noise_to_remove(stack: Stack, *, progress: ProgressCallback = silent) -> float:
-    """Estimate a stack's noise level as restoring goes by it: 0 where it counts as clean."""
-    level = estimate_noise(stack, progress=progress)
-    return level if level >= CLEAN_BELOW else 0.0
 
 
 def noise_level(picture: NDArray[np.float32]) -> float:
@@ -156,13 +138,6 @@ def unclipped(patches: NDArray[np.float32]) -> NDArray[np.bool_]:
     clipped = (np.abs(patches) < 1e-3) | (np.abs(patches - 255.0) < 1e-3)
     kept = ~clipped.any(axis=tuple(range(1, patches.ndim)))
     return kept if kept.sum() >= _FEWEST_PATCHES else np.ones_like(kept)
-
-
-def _frame_level(stack: Stack, index: int) -> float:
-    """Noise level of one frame: the root mean square over its channels."""
-    levels = stack.to_levels(stack[index])
-    planes = [levels[..., c] for c in range(3)] if stack.is_colour else [levels]
-    return float(np.sqrt(np.mean([noise_level(plane) ** 2 for plane in planes])))
 
 
 def _texture(patches: NDArray[np.float32]) -> NDArray[np.float32]:

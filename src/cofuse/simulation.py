@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.images import Pixels, Stack, luminance
+from cofuse.white import white_of_type
 
 __all__ = [
     "SAMPLE_NAMES",
@@ -71,7 +72,7 @@ class Simulation:
 
     def stack(self) -> Stack:
         """Return the frames as the stack that fusion takes."""
-        return Stack.from_arrays(self.frames)
+        return Stack.from_arrays(self.frames, white=white_of_type(self.truth.dtype))
 
 
 def simulate_stack(
@@ -113,7 +114,7 @@ def simulate_stack(
     _check(0, whole=True, objects=objects, seed=seed)
     scene_seed, noise_seed = SeedSequence(seed).spawn(2)
     rng = np.random.default_rng(scene_seed)
-    source = Stack.from_arrays([picture], names=["the picture"])
+    source = _one(picture, "the picture")
     dtype = source.dtype if dtype is None else dtype
     size = tuple(shape or source.shape[:2])
     spare = (source.height - size[0], source.width - size[1])
@@ -126,7 +127,7 @@ def simulate_stack(
     scene = _to_floats(source, source.is_colour)[top : top + size[0], left : left + size[1]]
     texture = scene[:, ::-1]
     if foreground is not None:
-        given = Stack.from_arrays([foreground], names=["the foreground"])
+        given = _one(foreground, "the foreground")
         texture = _resize(_to_floats(given, source.is_colour), size).reshape(scene.shape)
     focus = np.linspace(0.0, 1.0, frames)
     depths = np.linspace(1.0, 0.0, layers + objects)
@@ -143,9 +144,9 @@ def simulate_stack(
 
 
 def add_noise(image: ArrayLike, sigma: float, *, seed: int, white: float | None = None) -> Pixels:
-    """Add white Gaussian noise of `sigma` grey levels; `white`, as in `Stack`, is level 255."""
+    """Add white Gaussian noise of `sigma` grey levels; `white`, by default the dtype's, is 255."""
     _check(0, sigma=sigma)
-    source = Stack.from_arrays([image], white=white, names=["the picture"])
+    source = _one(image, "the picture", white)
     if sigma == 0:
         return source[0].copy()
     noise = np.random.default_rng(seed).normal(0.0, sigma, source.shape)
@@ -228,7 +229,7 @@ def _photograph(
     for layer_depth, paint in pile.items():
         depth[paint[..., -1] >= 0.5] = layer_depth
     sharp = _expose(pile, 0.0, 0.0)
-    target = Stack.from_arrays([np.zeros(sharp.shape, dtype)], names=["the requested frame"])
+    target = _one(np.zeros(sharp.shape, dtype), "the requested frame")
     frames = []
     for plane, frame_seed in zip(focus, seed.spawn(len(focus)), strict=True):
         noise = np.random.default_rng(frame_seed).normal(0.0, sigma, sharp.shape)
@@ -281,6 +282,13 @@ def _resize(image: NDArray[Any], size: tuple[int, ...]) -> Floats:
 
     method = cv2.INTER_AREA if image.shape[0] > size[0] else cv2.INTER_CUBIC
     return np.asarray(cv2.resize(image, size[::-1], interpolation=method), np.float64)
+
+
+def _one(picture: ArrayLike, name: str, white: float | None = None) -> Stack:
+    """Make a stack of one picture; its white is that of its dtype, not what it happens to show."""
+    if white is None and np.asarray(picture).dtype == np.uint16:
+        white = white_of_type(np.uint16)
+    return Stack.from_arrays([picture], white=white, names=[name])
 
 
 def _to_floats(source: Stack, colour: bool) -> Floats:

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.alignment.exposure import Thumbnail, exposure_gains, thumbnail
+from cofuse.alignment.exposure import Thumbnail, exposure_gains, largest_values, thumbnail
 from cofuse.alignment.pictures import Picture, prepare, reduce
 from cofuse.alignment.registration import Match, register
 from cofuse.alignment.transforms import MODELS, Model, Transform, corners
@@ -59,8 +59,9 @@ class Alignment:
     transforms
         For every frame what takes pixels of the reference to its own; None for one left out.
     gains
-        Factor of every channel that gives a frame the brightness of the reference, for every
-        frame; all 1 where brightness was not matched.
+        Factor of every channel that gives a frame the brightness of the result, for every frame;
+        all 1 where brightness was not matched. That brightness is the reference's, or less where
+        highlights of another frame would be cut off for it: the reference's own factor says.
     left_out
         Index of every frame that could not be aligned, and why.
     """
@@ -82,6 +83,11 @@ class Alignment:
     def already_aligned(self) -> bool:
         """Whether no kept frame needs to be moved."""
         return all(found is None or found.is_identity for found in self.transforms)
+
+    @property
+    def brightness(self) -> float:
+        """Brightness that all frames get, as a part of the reference's own."""
+        return self.gains[self.reference][0]
 
     @property
     def changes_nothing(self) -> bool:
@@ -122,7 +128,8 @@ def align_stack(
         What to do with a frame that cannot be aligned: "stop" with an error that names it, or
         "leave-out" and say so in the result.
     match_exposure
-        Whether to find the gains that give all frames the reference's brightness and white.
+        Whether to find the gains that give all frames one brightness and white balance: those of
+        the reference, but darker where a frame's highlights would be cut off otherwise.
     still
         Frames whose corners move by no more than this many pixels (or by no more than the
         estimate is uncertain) are not moved at all: their pixels stay untouched.
@@ -158,7 +165,9 @@ def align_stack(
     transforms = tuple(
         _settle(solved[k], model, size, still) if k in solved else None for k in range(count)
     )
-    gains = exposure_gains(walk.thumbnails, transforms, middle, size, match=match_exposure)
+    gains = exposure_gains(
+        walk.thumbnails, transforms, middle, size, stack.ceiling, match=match_exposure
+    )
     return Alignment(stack.names, size, model, middle, transforms, gains, walk.left_out)
 
 
@@ -213,8 +222,9 @@ class _Walk:
             yield
 
     def _read(self, index: int) -> Picture:
-        reduced = reduce(self.stack[index])
-        self.thumbnails[index] = thumbnail(reduced, self.stack)
+        frame = self.stack[index]
+        reduced = reduce(frame)
+        self.thumbnails[index] = thumbnail(reduced, self.stack, largest=largest_values(frame))
         return prepare(reduced, self.stack)
 
     def _place(self, index: int, picture: Picture, near: list[tuple[int, Picture]]) -> str | None:

@@ -3,6 +3,9 @@
 The gain is a factor about black, whatever the tone curve: light that doubles multiplies the
 values of a power curve by one factor as well. It is found from thumbnails so blurred that focus
 makes hardly a difference; clipped values and outliers do not count.
+
+No gain may cut off what a frame still shows. Where the reference's brightness would do that to a
+frame, all frames, the reference too, are made darker by one factor.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from cofuse.alignment.pictures import shrunk
 from cofuse.alignment.transforms import Transform
 from cofuse.images import Pixels, Stack
 
-__all__ = ["Thumbnail", "apply_gains", "exposure_gains", "thumbnail"]
+__all__ = ["Thumbnail", "apply_gains", "exposure_gains", "largest_values", "thumbnail"]
 
 #: Longer side of a thumbnail and the blur over it, in its pixels.
 _SIDE, _BLUR = 160, 3.0
@@ -35,22 +38,34 @@ _OUTLIER, _BLOCKS = 5.0, 5
 _LEAST_PIXELS = 50
 #: Part of white above which a pixel is led back from its gain to its own value.
 _HIGHLIGHT = 0.9
+#: Part of white that values below it reach at most: one grey level less.
+_BELOW_WHITE = 254 / 255
 
 Values = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """Blurred grey levels of a small copy, (h, w, channels), and where they can be trusted."""
+    """Blurred grey levels of a small copy, (h, w, channels), and where they can be trusted.
+
+    ``largest`` is the largest value of every channel of the frame itself.
+    """
 
     levels: Values
     valid: NDArray[np.bool_]
+    largest: tuple[float, ...]
 
 
-def thumbnail(frame: Pixels, stack: Stack) -> Thumbnail:
+def largest_values(frame: Pixels) -> tuple[float, ...]:
+    """Return the largest value of every channel."""
+    of_columns = np.asarray(cv2.reduce(frame, 0, cv2.REDUCE_MAX)).reshape(frame.shape[1], -1)
+    return tuple(float(value) for value in of_columns.max(axis=0))
+
+
+def thumbnail(frame: Pixels, stack: Stack, *, largest: tuple[float, ...]) -> Thumbnail:
     """Make the thumbnail of a frame, which may have been reduced before."""
     planes = frame[..., None] if frame.ndim == 2 else frame
-    clipped = (planes <= _DARK * stack.white) | (planes >= _BRIGHT * stack.white)
+    clipped = (planes <= _DARK * stack.white) | (planes >= _BRIGHT * stack.ceiling)
     factor = min(_SIDE / max(frame.shape[:2]), 1.0)
     size = (max(round(frame.shape[1] * factor), 1), max(round(frame.shape[0] * factor), 1))
     # Twice as large in the native type, so that rounding to it does not show in the end.
@@ -63,7 +78,7 @@ def thumbnail(frame: Pixels, stack: Stack) -> Thumbnail:
         ).reshape(size[1], size[0], -1)
         for p in (levels, part)
     )
-    return Thumbnail(np.asarray(small, np.float32), share <= _MOST_CLIPPED)
+    return Thumbnail(np.asarray(small, np.float32), share <= _MOST_CLIPPED, largest)
 
 
 def exposure_gains(
@@ -71,10 +86,15 @@ def exposure_gains(
     transforms: Sequence[Transform | None],
     reference: int,
     size: tuple[int, int],
+    ceiling: float,
     *,
     match: bool = True,
 ) -> tuple[tuple[float, ...], ...]:
-    """Return the gains of all frames; 1 for the reference, for frames left out, and if unasked."""
+    """Return the gains of all frames; all 1 if unasked.
+
+    They bring the frames to the reference's brightness, or as near to it as no value below
+    ``ceiling``, where light is cut off, comes to lie there. Frames left out do not count.
+    """
     goal = thumbnails[reference]
     ones = (1.0,) * goal.levels.shape[2]
     gains = []
@@ -84,7 +104,13 @@ def exposure_gains(
             continue
         moved = _move(thumbnails[index], transform, size)
         gains.append(tuple(_gain(goal, moved, channel) for channel in range(len(ones))))
-    return tuple(gains)
+    # By what the largest value of a channel would pass what it may become, at the most.
+    excess = 1.0
+    for index, transform in enumerate(transforms):
+        if transform is not None:
+            for gain, largest in zip(gains[index], thumbnails[index].largest, strict=True):
+                excess = max(excess, largest / max(largest, _BELOW_WHITE * ceiling) * gain)
+    return tuple(tuple(gain / excess for gain in channels) for channels in gains)
 
 
 def _move(thumb: Thumbnail, transform: Transform, size: tuple[int, int]) -> Thumbnail:
@@ -100,7 +126,7 @@ def _move(thumb: Thumbnail, transform: Transform, size: tuple[int, int]) -> Thum
         ).reshape(height, width, -1)
         for p in (thumb.levels, thumb.valid.astype(np.float32))
     )
-    return Thumbnail(levels, valid > 0.999)
+    return Thumbnail(levels, valid > 0.999, thumb.largest)
 
 
 def _gain(goal: Thumbnail, frame: Thumbnail, channel: int) -> float:

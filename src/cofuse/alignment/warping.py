@@ -40,7 +40,7 @@ Area = tuple[int, int, int, int]
 
 
 def aligned(stack: Stack, alignment: Alignment, *, crop: bool = True) -> Stack:
-    """Return the stack with its kept frames in the place and brightness of the reference.
+    """Return the stack with its kept frames in the place of the reference, and of one brightness.
 
     The frames are warped when they are read.
 
@@ -58,10 +58,10 @@ def aligned(stack: Stack, alignment: Alignment, *, crop: bool = True) -> Stack:
     transforms = [alignment.transforms[k] for k in alignment.kept]
     if alignment.changes_nothing:
         return stack
-    area = (0, stack.height, 0, stack.width)
+    area = everywhere = (0, stack.height, 0, stack.width)
     if crop:
         area = common_area([t for t in transforms if t is not None], alignment.size)
-    reference = cache(partial(stack.__getitem__, alignment.reference))
+    reference = cache(partial(_moved, stack, alignment, alignment.reference, everywhere))
     readers: list[Callable[[], Pixels]] = [
         partial(_read, stack, alignment, index, area, reference) for index in alignment.kept
     ]
@@ -98,18 +98,24 @@ def check_fits(stack: Stack, alignment: Alignment) -> None:
 def _read(
     stack: Stack, alignment: Alignment, index: int, area: Area, reference: Callable[[], Pixels]
 ) -> Pixels:
-    """Read one frame, warped into an area of the reference."""
-    transform, gains = alignment.transforms[index], alignment.gains[index]
+    """Read one frame, warped into an area of the reference, and fill what it does not cover."""
+    transform, moved = alignment.transforms[index], _moved(stack, alignment, index, area)
     assert transform is not None  # only kept frames are read
-    frame = stack[index]
-    if transform.is_identity and all(gain == 1 for gain in gains):
-        return frame[area[0] : area[1], area[2] : area[3]]
-    moved = warp(frame, transform, area=area, gains=gains, white=stack.white)
     if not _covers(transform, alignment.size, area):
         moved = moved if moved.flags.owndata else moved.copy()
         there = reference()[area[0] : area[1], area[2] : area[3]]
         _fill(moved, there, transform, alignment.size, area)
     return moved
+
+
+def _moved(stack: Stack, alignment: Alignment, index: int, area: Area) -> Pixels:
+    """Read one frame, moved and made brighter or darker."""
+    transform, gains = alignment.transforms[index], alignment.gains[index]
+    assert transform is not None
+    frame = stack[index]
+    if transform.is_identity and all(gain == 1 for gain in gains):
+        return frame[area[0] : area[1], area[2] : area[3]]
+    return warp(frame, transform, area=area, gains=gains, white=stack.ceiling)
 
 
 def warp(

@@ -20,6 +20,7 @@ from cofuse.files.formats import OnDamage
 from cofuse.images import Fusion, Pixels, Stack
 from cofuse.jobs.settings import noise_level
 from cofuse.progress import Progress
+from cofuse.white import white_of_type
 
 __all__ = ["compare"]
 
@@ -86,7 +87,7 @@ def compare(
     name
         The stack's name: by default that of its folder, or what the frames' names have in common.
     white
-        Value of white, where it is not the largest the files can hold (4095 for 12 bits in 16).
+        Value of white (4095 for 12 bits in 16); default what the files say, or the frames show.
     on_damage
         What to do with a frame, a JPEG file, whose packed pixels are damaged: refuse it, or warn
         and take what could be decoded.
@@ -97,10 +98,10 @@ def compare(
     as_json
         Print the results as JSON instead of the table.
     """
+    from cofuse.camera_noise import estimate_noise
     from cofuse.files import read_image, read_stack, write_json
     from cofuse.files.scenes import gather_scene, scene_names
     from cofuse.metrics.scoring import choose_metrics
-    from cofuse.noise import noise_to_remove
 
     level = noise_level(sigma)
     wanted = list(dict.fromkeys(split_names(methods)))
@@ -127,7 +128,7 @@ def compare(
     empty_folder(output, overwrite=overwrite)
     estimated = level is None
     if level is None:
-        level = noise_to_remove(stack)
+        level = estimate_noise(stack)
     wanted = wanted or list(_NOISY_METHODS if level > 0 else _CLEAN_METHODS)
     entries = _run_all(wanted, stack, level, quiet=quiet) + outsiders
     done = [entry for entry in entries if entry.picture is not None]
@@ -146,8 +147,10 @@ def compare(
             "height": stack.height,
             "colour": stack.is_colour,
             "dtype": stack.dtype.name,
+            "white": stack.white,
         },
         "sigma": level,
+        "sigma_counts": level * (stack.white / 255.0),
         "sigma_estimated": estimated,
     }
     report = facts | _write_pages(output, facts, entries, stack, reference, chosen)
@@ -254,6 +257,8 @@ def _score(
     from cofuse.metrics.scoring import score, to_scored_grey
 
     sources = [to_scored_grey(frame, white=stack.white) for frame in stack]
+    if white is None and stack.dtype == "uint16":
+        white = stack.white  # the results are on the scale of the frames
     for entry in entries:
         assert entry.picture is not None
         entry.scores = score(
@@ -287,8 +292,8 @@ def _write_pages(
     for entry in [*entries, *_bystanders(stack, truth)]:
         exhibit = Exhibit(entry.name, entry.kind, failure=entry.failure)
         if entry.picture is not None:
-            known = stack.white if entry.picture.dtype == stack.dtype else None
-            white = Stack.from_arrays([entry.picture], white=known, names=[entry.name]).white
+            alike = entry.picture.dtype == stack.dtype
+            white = stack.white if alike else white_of_type(entry.picture.dtype)
             picture = page_picture(entry.picture, white=white)
             entry.file = page_file(entry.name, taken)
             # The folder was found empty, or may be written over.

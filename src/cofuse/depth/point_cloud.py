@@ -40,7 +40,7 @@ def ply_chunks(
     depth, colours
         The positions, and a grey or RGB picture of the same size.
     white
-        Value of the picture that stands for white; as in `Stack` by default.
+        Value of the picture that stands for white; by default the largest of its dtype, or 1.0.
     pixel_size, z_scale
         Distance between neighbouring pixels and between neighbouring frames, in one unit. Default
         of the second: ``depth.z_step``, or else such that all frames together are as deep as a

@@ -53,7 +53,7 @@ def relief_view(
     depth, image
         The positions, and a grey or RGB picture of the same size.
     white
-        Value of the picture that stands for white; as in `Stack` by default.
+        Value of the picture that stands for white; by default the largest of its dtype, or 1.0.
     size
         Width and height of the view in pixels.
     turn

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
+from cofuse.white import white_of_type
 
 __all__ = ["BitDepth", "convert_depth", "dtype_at"]
 
@@ -45,9 +46,8 @@ def convert_depth(image: Pixels, depth: BitDepth | None, *, white: float | None 
     dtype = dtype_at(image.dtype, depth)
     if dtype == image.dtype:
         return image
-    if white is None:
-        white = float(np.iinfo(image.dtype).max) if image.dtype.kind == "u" else 1.0
-    largest = float(np.iinfo(dtype).max) if dtype.kind == "u" else 1.0
+    white = white_of_type(image.dtype) if white is None else white
+    largest = white_of_type(dtype)
     result = np.empty(image.shape, dtype)
     for top in range(0, len(image), _ROWS):  # few at a time: the floats between take 8 bytes each
         values = image[top : top + _ROWS] * np.float64(largest / white)

@@ -63,6 +63,8 @@ class Picture:
         Whether the header declares transparency.
     left_out
         What is in the file and not read, in words that follow the label; empty if nothing is.
+    white
+        The largest value in use, where the header says it.
     """
 
     label: str
@@ -71,6 +73,7 @@ class Picture:
     load: Callable[[], Pixels]
     alpha: bool = False
     left_out: str = ""
+    white: float | None = None
 
     def decode(self) -> Pixels:
         """Decode the pixels without alpha."""

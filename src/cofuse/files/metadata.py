@@ -127,7 +127,8 @@ def tiff_metadata(path: Path) -> Metadata:
         if b"<OME" in description[:512]:
             try:
                 pixel_size, bits = ome.ome_facts(description)
-                white = 2.0**bits - 1 if bits and bits <= 16 else None
+                # Many writers say 16 of everything that has 16 bits.
+                white = 2.0**bits - 1 if bits and bits < 16 else None
             except ValueError as error:
                 _warn(path, "OME-XML", error)
         else:

@@ -11,16 +11,19 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.files.decoding import Picture, describe, explained
 from cofuse.files.formats import OnDamage, RawMode, format_of
 from cofuse.files.jpeg import inspect_jpeg
+from cofuse.files.metadata import Metadata, read_metadata
 from cofuse.files.sources import picture_files
 from cofuse.files.tiff import inspect_tiff
 from cofuse.files.web_formats import inspect_bmp, inspect_png, inspect_webp
 from cofuse.images import Stack
+from cofuse.white import white_of_type
 
 __all__ = [
     "IN_MEMORY_BYTES",
@@ -29,6 +32,7 @@ __all__ = [
     "read_alphas",
     "read_image",
     "read_stack",
+    "stated_white",
 ]
 
 Pixels = NDArray[Any]
@@ -114,7 +118,9 @@ def read_stack(
         One path or several, in the order of the frames, as `picture_files` takes them: picture
         files, folders, patterns and lists. Each page of a multi-page TIFF file is a frame.
     white
-        The value that stands for white; see `Stack`.
+        The value that stands for white. Default: what the files say (the significant bits of OME,
+        the largest sample of TIFF; the largest possible value where a colour profile speaks of
+        it, and for camera RAW and HEIC), else as `Stack` finds it.
     raw_mode
         How to develop camera RAW; see `read_image`. All frames get the white balance of the first,
         and one exposure.
@@ -144,7 +150,23 @@ def read_stack(
     if total <= IN_MEMORY_BYTES:
         kept = [functools.cache(reader) for reader in readers]
     names = _short_names([p.label for p in pictures])
+    if white is None and first.dtype.kind == "u":
+        white = stated_white(pictures, files[0])
     return Stack(kept, white=white, names=names, concurrent=True)
+
+
+def stated_white(pictures: Sequence[Picture], file: Path) -> float | None:
+    """What the first file, or the headers of all frames, say of the value of white."""
+    kind, deep = format_of(file), pictures[0].dtype == np.uint16
+    if deep and kind in ("raw", "heif"):
+        return white_of_type(np.uint16)  # they are developed to it
+    known = read_metadata(file) if deep or kind == "tiff" else Metadata()
+    if known.white is not None:
+        return known.white
+    in_use = [picture.white for picture in pictures if picture.white is not None]
+    if len(in_use) == len(pictures):
+        return max(in_use)
+    return white_of_type(np.uint16) if deep and known.icc is not None else None
 
 
 def _check_agreement(pictures: list[Picture]) -> None:

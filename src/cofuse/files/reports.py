@@ -97,11 +97,14 @@ def fusion_report(
             "colour": stack.is_colour,
             "dtype": stack.dtype.name,
             "white": stack.white,
+            "white_found": stack.white_is_found,
         },
         "output": output,
         "device": fusion.device,
         "sigma": fusion.sigma,
+        "sigma_counts": fusion.sigma * (stack.white / 255.0),
         "sigma_estimated": fusion.sigma_estimated,
+        "clipped": np.mean(fusion.image >= stack.ceiling),
         "shares": _shares(fusion, stack),
         "mean_confidence": (
             None if fusion.confidence is None else fusion.confidence.mean(dtype=np.float64)

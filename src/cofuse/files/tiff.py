@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.files.decoding import DTYPES, Picture, check_packing, check_size, orient
+from cofuse.white import white_of_type
 
 __all__ = ["inspect_tiff"]
 
@@ -151,7 +152,9 @@ def _page(page: Any, path: Path, index: int, label: str) -> Picture:
             # By default tifffile reads 256 MiB of packed pixels ahead.
             return _interpret(page.asarray(buffersize=_READ_AHEAD), page, label)
 
-    return Picture(label, shape, dtype, load, _has_alpha(page), _left_out(page))
+    return Picture(
+        label, shape, dtype, load, _has_alpha(page), _left_out(page), _largest_in_use(page)
+    )
 
 
 def _plane(tif: Any, path: Path, index: int, count: int) -> Picture:
@@ -174,7 +177,9 @@ def _plane(tif: Any, path: Path, index: int, count: int) -> Picture:
             volume = tif.asarray(series=0, out="memmap").reshape(count, *stored)
             return _interpret(np.array(volume[index]), tif.pages[0], label)
 
-    return Picture(label, shape, dtype, load, _has_alpha(page), _left_out(page))
+    return Picture(
+        label, shape, dtype, load, _has_alpha(page), _left_out(page), _largest_in_use(page)
+    )
 
 
 def _has_extra(page: Any) -> bool:
@@ -190,6 +195,16 @@ def _has_alpha(page: Any) -> bool:
 def _left_out(page: Any) -> str:
     """Say that a sample is not read."""
     return _EXTRA_SAMPLE if _has_extra(page) and not _has_alpha(page) else ""
+
+
+def _largest_in_use(page: Any) -> float | None:
+    """Read the largest value of a 16-bit page; TIFF's default, the largest of all, says nothing."""
+    for name in ("MaxSampleValue", "SMaxSampleValue"):
+        if page.dtype == np.uint16 and name in page.tags:
+            value = float(np.max(page.tags[name].value))
+            if 255 <= value < white_of_type(np.uint16):
+                return value
+    return None
 
 
 def _declared(page: Any, label: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -283,7 +298,7 @@ def _interpret(samples: Pixels, page: Any, label: str) -> Pixels:
 
 def _divided(colours: Pixels, alpha: Pixels) -> Pixels:
     """Undo the multiplication of colours by alpha; what is invisible stays as it is."""
-    white = np.iinfo(colours.dtype).max if colours.dtype.kind == "u" else 1.0
+    white = white_of_type(colours.dtype)
     if (alpha == white).all():
         return colours
     scale = white / np.where(alpha > 0, alpha, white).astype(np.float64)

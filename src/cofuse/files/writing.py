@@ -33,6 +33,7 @@ def write_image(
     quality: int | None = None,
     depth: BitDepth | None = None,
     white: float | None = None,
+    opaque: float | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write a picture in the format its file name asks for.
@@ -59,6 +60,8 @@ def write_image(
         8, 16 or ``"float"`` to convert the values; by default they are written as they are.
     white
         The value of white when they are converted; by default the largest the dtype can have.
+    opaque
+        The value of ``alpha`` that hides all when it is converted; by default that of white.
     overwrite
         Whether an existing file may be replaced.
 
@@ -84,7 +87,7 @@ def write_image(
     if alpha is not None:
         alpha = np.asarray(alpha)
         _check_alpha(path, alpha, image)
-        alpha = _native(convert_depth(alpha, depth))
+        alpha = _native(convert_depth(alpha, depth, white=opaque or white))
     pixels = _native(convert_depth(image, depth, white=white))
     known = None
     if metadata is not None:

@@ -72,6 +72,7 @@ def write_aligned(job: Job, stack: Stack, alignment: Alignment, progress: Progre
                 metadata=metadata,
                 alpha=None if alphas is None else alphas[done],
                 white=stack.white,
+                opaque=None if alphas is None else alphas.white,
             )
             written.append(paths[index])
             progress(Progress("write", done + 1, len(stack)))

@@ -20,7 +20,7 @@ from cofuse.files import read_stack, write_json
 from cofuse.files.writing import check_destination
 from cofuse.jobs.grouping import Group
 from cofuse.jobs.options import Maps, Request
-from cofuse.jobs.outputs import preview_path
+from cofuse.jobs.outputs import noise_in_words, preview_path
 from cofuse.jobs.run import Job
 from cofuse.jobs.settings import chosen_settings, noise_level
 from cofuse.jobs.slabs import slab_folder
@@ -46,7 +46,7 @@ class Result:
         How many frames it has; where they were not looked at, how many files.
     reason
         Why it was skipped or failed.
-    width, height, sigma, seconds, output
+    width, height, sigma, sigma_counts, seconds, output
         What its report says, where there is one.
     warnings
         What was noticed meanwhile.
@@ -61,6 +61,7 @@ class Result:
     width: int | None = None
     height: int | None = None
     sigma: float | None = None
+    sigma_counts: float | None = None
     seconds: float | None = None
     output: str | None = None
     warnings: tuple[str, ...] = ()
@@ -70,9 +71,10 @@ class Result:
         if self.state not in ("done", "done before"):
             return self.state + (f": {self.reason}" if self.reason else "")
         before = "done before, " if self.state == "done before" else ""
+        assert self.sigma is not None and self.sigma_counts is not None
         return (
             f"{before}{self.frames} frame{'s' * (self.frames != 1)} of {self.width}x{self.height}, "
-            f"sigma {self.sigma:.1f}, {self.seconds:.1f} s: {self.output}"
+            f"{noise_in_words(self.sigma, self.sigma_counts)}, {self.seconds:.1f} s: {self.output}"
         )
 
 
@@ -285,6 +287,7 @@ def _result(group: Group, state: State, record: dict[str, Any]) -> Result:
             width=frames["width"],
             height=frames["height"],
             sigma=record["sigma"],
+            sigma_counts=record.get("sigma_counts", record["sigma"]),
             seconds=record["seconds"]["total"],
             output=record["output"],
         )

@@ -19,8 +19,18 @@ from cofuse.hot_pixels import find_hot_pixels, without_hot_pixels
 from cofuse.images import Pixels, Stack
 from cofuse.jobs.options import Reading
 from cofuse.progress import ProgressCallback
+from cofuse.white import white_of_type
 
-__all__ = ["Frames", "Held", "alpha_of", "mend_hot_pixels", "parse_range", "read_frames", "take"]
+__all__ = [
+    "Frames",
+    "Held",
+    "alpha_of",
+    "in_words",
+    "mend_hot_pixels",
+    "parse_range",
+    "read_frames",
+    "take",
+]
 
 _RANGE = re.compile(r"(\d{1,9})(?:(-)(\d{1,9})?)?(?::(\d{1,9}))?")
 
@@ -59,16 +69,24 @@ def read_frames(inputs: Sequence[str], reading: Reading) -> Frames:
     files = tuple(picture_files(inputs))
     if not files:
         raise CofuseError("no frames were given; name picture files, a folder or a TIFF")
-    white = reading.white
-    if white is None:
-        white = read_metadata(files[0], raw_mode=reading.raw).white
-    stack = read_stack(files, white=white, raw_mode=reading.raw, on_damage=reading.on_damage)
+    stack = read_stack(
+        files, white=reading.white, raw_mode=reading.raw, on_damage=reading.on_damage
+    )
     sources = _file_of_every_frame(files, len(stack))
     taken = tuple(range(len(stack)))
     if reading.frames is not None:
         taken = parse_range(reading.frames, len(stack))
         stack = take(stack, taken)
     return Frames(stack, files, taken, tuple(sources[index] for index in taken))
+
+
+def in_words(stack: Stack, *, given: bool) -> str:
+    """Say what the frames' values are, and where white is not that of their type, whence it is."""
+    kind = f"{'RGB' if stack.is_colour else 'grey'} {stack.dtype}"
+    if stack.white == white_of_type(stack.dtype):
+        return kind
+    source = "given" if given else "found in them" if stack.white_is_found else "from the files"
+    return f"{kind} with white at {stack.white:g} ({source})"
 
 
 def _file_of_every_frame(files: Sequence[Path], count: int) -> list[Path]:
@@ -161,18 +179,25 @@ class Held:
 
 
 def alpha_of(frames: Frames, alignment: Alignment | None, *, crop: bool) -> Stack | None:
-    """How opaque the frames are, in the place of the aligned frames; None where all are so."""
+    """How opaque the frames are, in the place of the aligned frames; None where all are so.
+
+    Its white is what hides all: that of the frames, or all that their type holds where alpha goes
+    beyond that, as programs write it that know nothing of 12 bits in 16.
+    """
     planes = list(read_alphas(frames.files))
     taken = [planes[index] for index in frames.taken]
-    if all(plane is None for plane in taken):
+    most = max((float(plane.max()) for plane in taken if plane is not None), default=None)
+    if most is None:
         return None
     stack = frames.stack
-    opaque = np.broadcast_to(np.asarray(stack.white, stack.dtype), (stack.height, stack.width))
+    beyond = most > stack.white and stack.dtype.kind == "u"
+    opaque = white_of_type(stack.dtype) if beyond else stack.white
+    whole = np.broadcast_to(np.asarray(opaque, stack.dtype), (stack.height, stack.width))
     readers = [
-        partial(np.asarray, opaque if plane is None else plane.astype(stack.dtype, copy=False))
+        partial(np.asarray, whole if plane is None else plane.astype(stack.dtype, copy=False))
         for plane in taken
     ]
-    alphas = Stack(readers, white=stack.white, names=stack.names)
+    alphas = Stack(readers, white=opaque, names=stack.names)
     if alignment is None:
         return alphas
     unchanged = replace(alignment, gains=tuple((1.0,) for _ in alignment.gains))

@@ -20,7 +20,8 @@ class Reading:
         Which of the frames to take, counted from 1: 3-40 for the third to the fortieth, 3-40:2 for
         every second of them, 1,5,9- for some and all the rest.
     white
-        Value of white, where it is not the largest the files can hold (4095 for 12 bits in 16).
+        Value of white (4095 for 12 bits in 16); default what the files say, else what 16-bit frames
+        show, or the largest the files can hold.
     raw
         How to develop camera RAW: display, as a screen shows it, or linear.
     on_damage
@@ -54,7 +55,8 @@ class Aligning:
     on_failure
         What to do with a frame that cannot be aligned: stop, or leave-out.
     match_exposure
-        Give all frames the brightness and white balance of the reference.
+        Give all frames the brightness and white balance of the reference, or make all darker where
+        that would cut off highlights.
     crop
         Cut off what not all frames cover.
     transforms
@@ -85,7 +87,7 @@ class Fusing:
     preset
         auto, fast without the trained model, or paper for the letter's own method.
     sigma
-        Noise level in 8-bit grey levels (0-255 scale) whatever the depth, or auto to estimate it.
+        Noise level in 8-bit grey levels (white at 255) whatever the depth, or auto to estimate it.
     denoise
         How much of the noise to take out: from 0, nothing, to 1, all of it.
     operator

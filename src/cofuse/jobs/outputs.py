@@ -27,6 +27,7 @@ __all__ = [
     "check_maps",
     "check_outputs",
     "folder_of_new_files",
+    "noise_in_words",
     "option_facts",
     "plain",
     "preview_path",
@@ -135,6 +136,7 @@ def write_picture(
     metadata: Metadata | None,
     alpha: Pixels | None,
     white: float,
+    opaque: float | None = None,
 ) -> None:
     """Write the fused picture with all that the reference frame said of itself."""
     write_image(
@@ -145,6 +147,7 @@ def write_picture(
         quality=writing.quality,
         depth=bit_depth(writing),
         white=white,
+        opaque=opaque,
         overwrite=writing.overwrite,
     )
 
@@ -208,6 +211,12 @@ def z_distance(maps: Maps, metadata: Metadata, places: Sequence[int]) -> float |
         return maps.z_step
     steps = np.diff(places)
     return float(size[2] * steps[0]) if (steps == steps[0]).all() else None
+
+
+def noise_in_words(sigma: float, counts: float, *, estimated: bool = False) -> str:
+    """Say the noise in 8-bit grey levels, and in the files' own counts where those differ."""
+    notes = [f"{counts:.3g} counts"] * (counts != sigma) + ["estimated"] * estimated
+    return f"sigma {sigma:.1f}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 def option_facts(request: Request) -> dict[str, Any]:

@@ -98,5 +98,6 @@ def alignment_facts(alignment: Alignment) -> dict[str, object]:
         "largest_displacement": alignment.largest_displacement(),
         "left_out": {alignment.names[k]: reason for k, reason in alignment.left_out.items()},
         "matrices": [None if t is None else t.matrix.tolist() for t in alignment.transforms],
+        "brightness": alignment.brightness,
         "gains": [list(gains) for gains in alignment.gains],
     }

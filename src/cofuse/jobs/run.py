@@ -26,6 +26,7 @@ from cofuse.jobs.frames import (
     Held,
     alpha_of,
     chosen_alpha,
+    in_words,
     mend_hot_pixels,
     read_frames,
     reference_metadata,
@@ -34,6 +35,7 @@ from cofuse.jobs.options import Request
 from cofuse.jobs.outputs import (
     check_maps,
     check_outputs,
+    noise_in_words,
     option_facts,
     plain,
     write_depth,
@@ -111,10 +113,17 @@ class Outcome:
         ]
         if alignment is not None and not alignment.already_aligned:
             parts.append(f"moved by up to {alignment.largest_displacement():.1f} pixels")
+        if alignment is not None and alignment.brightness < 1:
+            share = f"{100 * alignment.brightness:.0f} %"
+            parts.append(f"darkened to {share} of the reference to keep highlights")
         if self.hot_pixels:
             parts.append(f"{self.hot_pixels} hot pixels mended")
-        estimated = " (estimated)" if self.fusion.sigma_estimated else ""
-        parts += [f"sigma {self.fusion.sigma:.1f}{estimated}", f"{seconds:.1f} s: {output}"]
+        noise = noise_in_words(
+            self.fusion.sigma,
+            self.report["sigma_counts"],
+            estimated=self.fusion.sigma_estimated,
+        )
+        parts += [noise, f"{seconds:.1f} s: {output}"]
         return ", ".join(parts)
 
 
@@ -160,12 +169,13 @@ class Job:
         stack = self.frames.stack
         work = self._work(stack)
         processors = os.cpu_count() or 1
+        peak = plan_fusion(work, max_memory=self.ceiling).peak  # refuses before frames are read
         return Plan(
             len(stack),
             stack.width,
             stack.height,
-            f"{'RGB' if stack.is_colour else 'grey'} {stack.dtype}",
-            plan_fusion(work, max_memory=self.ceiling).peak,
+            in_words(stack, given=self.request.reading.white is not None),
+            peak,
             estimate_seconds(work, restore=self.sigma != 0, processors=processors),
         )
 
@@ -312,29 +322,33 @@ class Job:
             progress=progress,
         )
 
-    def _alpha(self, fusion: Fusion, alignment: Alignment | None) -> Pixels | None:
-        """How opaque the picture is, if any frame is not so everywhere."""
+    def _alpha(
+        self, fusion: Fusion, alignment: Alignment | None
+    ) -> tuple[Pixels | None, float | None]:
+        """How opaque the picture is, if any frame is not so everywhere, and what hides all."""
         alphas = alpha_of(self.frames, alignment, crop=self.request.aligning.crop)
         if alphas is None or fusion.source_map is None:
-            return None
+            return None, None
         try:
             check_output(self.request.output, overwrite=True, alpha=True)
         except CofuseError as error:
             warnings.warn(f"transparency is left out: {error}", stacklevel=3)
-            return None
-        return chosen_alpha(alphas, fusion.source_map)
+            return None, None
+        return chosen_alpha(alphas, fusion.source_map), alphas.white
 
     def _write(
         self, stack: Stack, fusion: Fusion, alignment: Alignment | None, depth: Depth | None
     ) -> None:
         maps, writing = self.request.maps, self.request.writing
+        alpha, opaque = self._alpha(fusion, alignment)
         write_picture(
             self.request.output,
             fusion.image,
             writing,
             metadata=self.metadata,
-            alpha=self._alpha(fusion, alignment),
+            alpha=alpha,
             white=stack.white,
+            opaque=opaque,
         )
         self._save_transforms(alignment)
         if maps.source_map is not None and fusion.source_map is not None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.camera_noise import StackNoise, estimate_stack_noise
+from cofuse.camera_noise import StackNoise, noise_to_remove
 from cofuse.images import (
     Fusion,
     Pixels,
@@ -26,7 +26,6 @@ from cofuse.memory import Shelf
 from cofuse.methods.distinct import distinct_frames
 from cofuse.methods.joint_device import weigh_on_device
 from cofuse.methods.run import Levels, Run
-from cofuse.noise import CLEAN_BELOW
 from cofuse.selection import (
     Choice,
     compose,
@@ -54,7 +53,7 @@ class JointRun(Run):
         numbers = distinct_frames(self.stack)
         if len(numbers) == len(self.stack):
             return self.fuse_distinct(sigma, denoise)
-        every, self.stack = self.stack, self.stack.of(numbers)
+        every, self.stack = self.stack, self.stack.only(numbers)
         fusion = self.fuse_distinct(sigma, denoise)
         index: NDArray[np.unsignedinteger[Any]] = np.array(
             numbers, np.uint8 if len(every) <= 256 else np.uint16
@@ -68,17 +67,13 @@ class JointRun(Run):
         model = load_model(self.settings.model)
         if sigma is None:
             with self.stage("noise"):
-                noise = estimate_stack_noise(stack, progress=self.progress)
-                levels = noise_of_frames(noise)
-                if np.sqrt(np.mean(levels**2)) < CLEAN_BELOW:
-                    noise, levels = _white(self, 0.0)
+                noise = noise_to_remove(stack, progress=self.progress)
         else:
-            noise, levels = _white(self, sigma)
-        level = float(np.sqrt(np.mean(levels**2)))
-        self.sigma = float(noise.model.sigma_at(127.5)) if noise.model.gain > 0 else level
+            noise = StackNoise.white(sigma, frames=len(stack), colour=stack.is_colour)
+        levels, self.sigma = noise.by_frame, noise.sigma
         # Towards no noise at all the picture tends to the copied one: the model knows no noise
         # below one grey level.
-        strength = denoise * min(1.0, level**2)
+        strength = denoise * min(1.0, noise.overall**2)
         copied: Pixels | None = None
         if strength < 1 and (scale := picture_scale(stack)) > 1:
             copied, choice = self.copied_from_small(model, levels, scale)
@@ -286,16 +281,3 @@ class _LevelRows:
 
     def __getitem__(self, rows: slice) -> Levels:
         return self.stack.to_levels(self.pictures.read(0, rows))
-
-
-def noise_of_frames(noise: StackNoise) -> NDArray[np.float64]:
-    """Noise level of every plane of every frame, shape (frames, planes)."""
-    typical = float(np.median(noise.frames))
-    share = np.array(noise.frames) / typical if typical > 0 else np.ones(len(noise.frames))
-    return np.asarray(share[:, None] * np.array(noise.planes))
-
-
-def _white(run: JointRun, sigma: float) -> tuple[StackNoise, NDArray[np.float64]]:
-    """White noise of one level in all frames and planes."""
-    noise = StackNoise.white(sigma, frames=len(run.stack), colour=run.stack.is_colour)
-    return noise, noise_of_frames(noise)

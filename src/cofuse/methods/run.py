@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cofuse.camera_noise import estimate_noise
 from cofuse.images import Fusion, Pixels, Stack, from_opponent, to_opponent
-from cofuse.noise import noise_to_remove
 from cofuse.planning import Plan
 from cofuse.progress import Preview, Progress, ProgressCallback, SolverTrace
 from cofuse.selection import Choice
@@ -43,7 +43,7 @@ class Run:
         """Take the noise level as given, or estimate it."""
         if sigma is None:
             with self.stage("noise"):
-                self.sigma = noise_to_remove(self.stack, progress=self.progress)
+                self.sigma = estimate_noise(self.stack, progress=self.progress)
         else:
             self.sigma = float(sigma)
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cofuse.errors import CofuseError
 from cofuse.images import Stack
 from cofuse.metrics import METRICS, to_grey
+from cofuse.white import white_of_type
 
 __all__ = [
     "CLEAN",
@@ -110,7 +111,7 @@ def score(
         What to compare with, of the same height and width; each may have a depth of its own.
         Many pictures are scored faster against sources already turned by `to_scored_grey`.
     white
-        Value of white in all pictures that do not have 8 bits; see `Stack`.
+        Value of white in all pictures that do not have 8 bits; by default 65535, or 1.0 for floats.
 
     Returns
     -------
@@ -170,4 +171,7 @@ def _white(picture: Pixels, white: float | None) -> float:
     """Value of white in a picture; 8 bits leave no doubt."""
     if picture.dtype == np.uint8:
         return 255.0
+    if white is None and picture.dtype == np.uint16:
+        # Pictures are compared on one scale, which is not what each of them shows.
+        return white_of_type(picture.dtype)
     return Stack.from_arrays([picture], white=white, names=["the picture"]).white

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cofuse.errors import CofuseError
-from cofuse.files import read_metadata, write_image
+from cofuse.files import write_image
 from cofuse.files.decoding import Picture
 from cofuse.files.formats import RAW_SUFFIXES, format_of
-from cofuse.files.reading import inspect_file
+from cofuse.files.reading import inspect_file, stated_white
 from cofuse.images import Stack as Pictures
 from cofuse.memory import available_memory
 from cofuse.web.naming import clean_name, natural_key
@@ -119,7 +119,7 @@ def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
         raise CofuseError(f"{name} holds {len(pictures)} frames; a stack may have fewer")
     if 3 * math.prod(first.shape) * first.dtype.itemsize > available_memory():
         raise CofuseError(f"{name} does not fit into memory; make it smaller")
-    pixels = Pictures.from_arrays([first.decode()], white=_white(path, kind, first), names=[name])
+    pixels = Pictures.from_arrays([first.decode()], white=_white(pictures, path), names=[name])
     step = max(1, max(first.shape) // (4 * _THUMBNAIL))  # of large frames not every pixel counts
     levels = pixels.to_levels(pixels[0][::step, ::step])
     thumbnail_path(path).write_bytes(small_jpeg(levels, _THUMBNAIL))
@@ -161,12 +161,12 @@ def _has_more_pages(path: Path, most: int) -> bool:
     return True
 
 
-def _white(path: Path, kind: str, picture: Picture) -> float | None:
-    """Value of white that a microscope's file tells."""
-    if kind != "tiff" or picture.dtype.kind == "f":
+def _white(pictures: list[Picture], path: Path) -> float | None:
+    """Value of white that a file tells."""
+    if pictures[0].dtype.kind == "f":
         return None
     try:
-        return read_metadata(path).white
+        return stated_white(pictures, path)
     except Warning:  # where warnings are errors
         return None
 

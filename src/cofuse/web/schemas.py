@@ -223,6 +223,8 @@ class Result(BaseModel):
     colour: bool
     frames: int
     sigma: float
+    #: The same in the frames' own values; jobs of earlier versions do not say it.
+    sigma_counts: float | None = None
     sigma_estimated: bool
     seconds: float
     stages: dict[str, float]

@@ -98,6 +98,7 @@ def fuse(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
             "colour": stack.is_colour,
             "frames": len(stack),
             "sigma": float(outcome.fusion.sigma),
+            "sigma_counts": float(outcome.report["sigma_counts"]),
             "sigma_estimated": bool(outcome.fusion.sigma_estimated),
             "seconds": time.perf_counter() - start,
             "stages": {name: value for name, value in stages.items() if name != "total"},
@@ -195,18 +196,12 @@ def frame(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
 def noise(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """Estimate the noise of a stack as fusing would."""
-    from cofuse.camera_noise import estimate_stack_noise
-    from cofuse.methods.joint import noise_of_frames
-    from cofuse.noise import CLEAN_BELOW
+    from cofuse.camera_noise import estimate_noise
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         stack = read_frames(arguments["frames"], Reading()).stack
-        found = estimate_stack_noise(stack, progress=lambda _: tell({}))
-    level = float(np.sqrt(np.mean(noise_of_frames(found) ** 2)))
-    if level < CLEAN_BELOW:
-        return {"sigma": 0.0}
-    return {"sigma": float(found.model.sigma_at(127.5)) if found.model.gain > 0 else level}
+        return {"sigma": estimate_noise(stack, progress=lambda _: tell({}))}
 
 
 def metrics(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:

@@ -34,12 +34,13 @@ async function showMetrics(job) {
 }
 
 function showRun({ result, options }) {
+  const counts = result.depth > 8 && result.sigma_counts ? ` (${result.sigma_counts.toPrecision(3)} counts)` : "";
   const rows = [
     factRow("Size", `${result.width} × ${result.height}`),
     factRow("Pixels", megapixels(result.width, result.height)),
     factRow("Depth", `${result.depth} bit, ${result.colour ? "colour" : "grey"}`),
     factRow("Frames", result.frames),
-    factRow("Noise σ", `${result.sigma === null ? "–" : result.sigma.toFixed(1)}${result.sigma_estimated ? ", estimated" : ""}`),
+    factRow("Noise σ", `${result.sigma === null ? "–" : result.sigma.toFixed(1)}${counts}${result.sigma_estimated ? ", estimated" : ""}`),
     factRow("Method", `${options.preset}, on ${result.device}`),
   ];
   if (typeof result.moved === "number") rows.push(factRow("Frames moved", `by ${result.moved.toFixed(1)} px at most`));
