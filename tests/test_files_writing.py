@@ -180,7 +180,7 @@ def test_check_output_checks_without_writing(tmp_path):
 def test_existing_file(tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(b"precious")
-    refuse(path, "exists; pass --overwrite / overwrite=True")
+    refuse(path, "exists; pass `overwrite=True` to replace it")
     refuse(path, "exists", call=lambda: check_output(path, overwrite=False))
     assert path.read_bytes() == b"precious"
     image = picture("uint8", 3)

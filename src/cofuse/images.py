@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
 from cofuse.memory import Shelf
 from cofuse.progress import SolverTrace
@@ -105,8 +106,9 @@ class Stack:
         _check_frame(first, self.names[0])
         self.shape: tuple[int, ...] = first.shape
         self.dtype: np.dtype[Any] = first.dtype
-        if white is not None and not (np.isfinite(white) and white > 0):
-            raise CofuseError(f"white is {white}; expected a positive number")
+        if white is not None:
+            # Of whites far from the values nothing is left in float32.
+            check_number("white", white, 1 if self.dtype.kind == "u" else 1e-6, 10**9)
         self._floats_to_1 = white is None and self.dtype.kind == "f"
         if white is None:
             white = float(np.iinfo(self.dtype).max) if self.dtype.kind == "u" else 1.0
@@ -122,11 +124,19 @@ class Stack:
         names: Sequence[str] | None = None,
     ) -> Stack:
         """Make a stack of arrays already in memory; they are viewed, never written to."""
-        arrays = [np.asarray(frame) for frame in frames]
+        try:
+            arrays = [np.asarray(frame) for frame in frames]
+        except (TypeError, ValueError) as error:  # nothing to go through; rows of many lengths
+            raise CofuseError(f"the frames are no arrays ({error}); expected several") from error
         readers = [partial(np.asarray, array) for array in arrays]
         stack = cls(readers, white=white, names=names, concurrent=True)
         stack._in_memory = True
         return stack
+
+    @classmethod
+    def of(cls, frames: Stack | Sequence[ArrayLike], *, white: float | None = None) -> Stack:
+        """Take a stack as it is; make one of arrays."""
+        return frames if isinstance(frames, Stack) else cls.from_arrays(frames, white=white)
 
     def made_into(
         self,

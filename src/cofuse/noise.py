@@ -9,12 +9,14 @@ patches to a fixed point, after Liu, Tanaka and Okutomi (2013).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from cofuse.arguments import check_callback
 from cofuse.images import PartReader, Stack
 from cofuse.progress import Progress, ProgressCallback, silent
 
@@ -53,8 +55,12 @@ _QUANTILE = 0.25
 _UNIT_ENERGY = 8.438418766135793
 
 
-def estimate_noise(stack: Stack, *, progress: ProgressCallback = silent) -> float:
-    """Estimate a stack's noise level: the median of its frames'."""
+def estimate_noise(
+    stack: Stack | Sequence[ArrayLike], *, progress: ProgressCallback = silent
+) -> float:
+    """Estimate the noise level of a stack, or of arrays: the median of its frames'."""
+    stack = Stack.of(stack)
+    check_callback("progress", progress)
     levels = []
     for index in range(len(stack)):
         levels.append(_frame_level(stack, index))

@@ -12,6 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from cofuse.arguments import check_path
 from cofuse.errors import CofuseError
 from cofuse.files.decoding import Picture, describe, explained
 from cofuse.files.formats import RawMode, format_of
@@ -63,6 +64,7 @@ def read_image(path: PathLike, *, raw_mode: RawMode = "display") -> Pixels:
     CofuseError
         The file is missing, damaged, or of a kind that is not read.
     """
+    check_path("path", path)
     return _inspect([Path(path)], all_pages=False, raw_mode=raw_mode)[0].decode()
 
 

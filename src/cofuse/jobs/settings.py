@@ -6,22 +6,24 @@ import dataclasses
 import math
 from typing import Any, get_args, get_type_hints
 
+from cofuse.arguments import check, check_number, check_sigma
 from cofuse.devices import resolve_device
 from cofuse.errors import CofuseError
-from cofuse.jobs.options import Fusing
+from cofuse.jobs.frames import range_parts
+from cofuse.jobs.options import Fusing, Request
+from cofuse.jobs.slabs import check_slab_size
 from cofuse.joint import load_model
+from cofuse.memory import parse_size
 from cofuse.operators import load_operator
 from cofuse.patches import patch_positions
-from cofuse.settings import PRESETS, FusionSettings
+from cofuse.settings import FusionSettings, resolve_preset
 
-__all__ = ["check_settings", "check_size", "chosen_settings", "noise_level"]
+__all__ = ["check_options", "check_settings", "check_size", "chosen_settings", "noise_level"]
 
 
 def chosen_settings(fusing: Fusing) -> FusionSettings:
     """Take a preset's settings and change some, each NAME=VALUE read as the setting's type."""
-    if fusing.preset not in PRESETS:
-        raise CofuseError(f"there is no preset {fusing.preset!r}; known are {', '.join(PRESETS)}")
-    settings = PRESETS[fusing.preset]
+    settings = resolve_preset(fusing.preset)
     changed: dict[str, Any] = {}
     kinds = get_type_hints(FusionSettings)
     for change in fusing.setting:
@@ -29,7 +31,7 @@ def chosen_settings(fusing: Fusing) -> FusionSettings:
         name = name.strip().replace("-", "_")
         if not equals or name not in kinds:
             raise CofuseError(
-                f"--set {change} names no setting; expected NAME=VALUE with one of "
+                f"`setting` {change} names no setting; expected NAME=VALUE with one of "
                 f"{', '.join(kinds)}"
             )
         now = getattr(settings, name)
@@ -39,9 +41,12 @@ def chosen_settings(fusing: Fusing) -> FusionSettings:
             changed[name] = kind(text)
         except ValueError:
             raise CofuseError(
-                f"--set {change}: {text!r} is no value for {name}, which is {now!r} by default"
+                f"`setting` {change}: {text!r} is no value for {name}, which is {now!r} by default"
             ) from None
-    return dataclasses.replace(settings, **changed)
+    try:
+        return dataclasses.replace(settings, **changed)
+    except CofuseError as error:
+        raise CofuseError(f"`setting`: {error}") from error
 
 
 def noise_level(text: str) -> float | None:
@@ -52,21 +57,19 @@ def noise_level(text: str) -> float | None:
         sigma = float(text)
     except ValueError:
         raise CofuseError(
-            f"--sigma is {text!r}; expected auto or a number of 8-bit grey levels"
+            f"`sigma` is {text!r}; expected auto or a number of 8-bit grey levels"
         ) from None
-    if not 0 <= sigma < math.inf:
-        raise CofuseError(f"--sigma is {text}; expected a number of grey levels, 0 or more")
+    check_sigma(sigma)
     return sigma
 
 
 def check_settings(settings: FusionSettings, fusing: Fusing) -> None:
     """Refuse, before frames are looked for, what `fuse` would refuse after they were aligned."""
-    if not 0 <= fusing.denoise <= 1:
-        raise CofuseError(f"denoise is {fusing.denoise}; expected a number from 0 to 1")
+    check_number("denoise", fusing.denoise, 0, 1)
     if settings.method != "joint" and fusing.device not in ("auto", "cpu"):
         raise CofuseError(
             f"device {fusing.device} was asked for, but only the preset auto runs on devices; use "
-            "it, or --device cpu"
+            "it, or `device='cpu'`"
         )
     if settings.method == "joint":
         if fusing.device != "auto":
@@ -77,21 +80,49 @@ def check_settings(settings: FusionSettings, fusing: Fusing) -> None:
                 "with the preset fast or paper"
             )
         load_model(settings.model)
-    elif settings.method == "letter" and fusing.denoise != 1:
+        return
+    load_operator(fusing.operator or settings.operator)
+    if settings.method == "shrinkage":
+        load_operator(settings.restoring_operator)
+    elif fusing.denoise != 1:
         raise CofuseError(
-            f"denoise is {fusing.denoise}, but the letter's method restores whole; use the preset "
-            "auto or fast, or sigma 0"
+            f"`denoise` is {fusing.denoise}, but the letter's method restores whole; use the "
+            "preset auto or fast, or sigma 0"
         )
+
+
+def check_options(request: Request) -> None:
+    """Refuse, before frames are looked for, what is wrong whatever they are."""
+    reading, aligning, fusing = request.reading, request.aligning, request.fusing
+    writing, maps = request.writing, request.maps
+    check_settings(chosen_settings(fusing), fusing)
+    noise_level(fusing.sigma)
+    if fusing.max_memory is not None:
+        parse_size(fusing.max_memory)
+    check_slab_size(fusing.slab, fusing.slab_overlap)
+    if reading.frames is not None:
+        range_parts(reading.frames)
+    if reading.white is not None:
+        check("white", reading.white, "a number above 0", lambda white: 0 < white < math.inf)
+    if aligning.reference is not None:
+        check_number("reference", aligning.reference, 1, whole=True)
+    files = aligning.transforms is not None or aligning.save_transforms is not None
+    if not aligning.align and (aligning.align_only or files):
+        raise CofuseError("`align=False` leaves nothing to align; leave it out")
+    if writing.quality is not None:
+        check_number("quality", writing.quality, 1, 100, whole=True)
+    if maps.z_step is not None:
+        check("z_step", maps.z_step, "a number other than 0", lambda z: math.isfinite(z) and z)
+    if maps.pixel_size is not None:
+        check("pixel_size", maps.pixel_size, "a number above 0", lambda size: 0 < size < math.inf)
 
 
 def check_size(
     settings: FusionSettings, fusing: Fusing, sigma: float | None, shape: tuple[int, ...]
 ) -> None:
-    """Refuse operators that are not there, or whose patches are larger than the frames."""
+    """Refuse operators whose patches are larger than the frames."""
     if settings.method == "joint":
         return
     patch_positions(shape, load_operator(fusing.operator or settings.operator).patch_size, 1)
-    if settings.method == "shrinkage" and sigma != 0:
-        restoring = load_operator(settings.restoring_operator)
-        if sigma is not None:
-            patch_positions(shape, restoring.patch_size, 1)
+    if settings.method == "shrinkage" and sigma:
+        patch_positions(shape, load_operator(settings.restoring_operator).patch_size, 1)

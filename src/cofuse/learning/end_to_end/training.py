@@ -212,7 +212,7 @@ def pick_device(name: str) -> str:
     if name not in there:
         raise CofuseError(f"the device is {name!r}; expected auto, {', '.join(there)}")
     if not there[name]:
-        raise CofuseError(f"there is no {name} device on this machine; use --device cpu")
+        raise CofuseError(f"there is no {name} device on this machine; use `device='cpu'`")
     return name
 
 
