@@ -415,9 +415,9 @@ def test_fewer_bits_only_when_asked_for(tmp_path, suffix):
 def test_bad_depth_quality_and_alpha(tmp_path):
     image, alpha = picture("uint8", 3), picture("uint8", 1)
     path = tmp_path / "a.png"
-    with pytest.raises(CofuseError, match="depth is 12"):
+    with pytest.raises(CofuseError, match="`depth` is 12"):
         write_image(path, image, depth=12)
-    with pytest.raises(CofuseError, match="depth is '8'"):
+    with pytest.raises(CofuseError, match="`depth` is '8'"):
         check_output(path, overwrite=False, depth="8")
     with pytest.raises(CofuseError, match="NaN"):
         write_image(path, np.full((3, 3), np.nan), depth=8)

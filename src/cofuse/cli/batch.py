@@ -78,7 +78,8 @@ def batch(
         Look into sub-folders at any depth.
     pattern
         Group the pictures of a folder by their names instead: a regular expression for the whole
-        name, whose first group (or that named stack) names the stack, such as (.+)_\d+.jpg
+        name, whose first group (or that named stack) names the stack, such as (.+)_\d+.jpg; one
+        that repeats a repetition, as (a+)+ does, may take hours over a name (Ctrl-C stops it)
     gap
         Begin a new stack where the pause before the next picture of a folder is longer than so
         many seconds, by the time they were taken; a stack is named after its first picture. With

@@ -166,7 +166,7 @@ def _inspect(
 ) -> list[Picture]:
     """Tell the formats by the first bytes and read the headers, or those of all pages."""
     if raw_mode not in ("display", "linear"):
-        raise CofuseError(f"raw_mode is {raw_mode!r}; expected 'display' or 'linear'")
+        raise CofuseError(f"`raw_mode` is {raw_mode!r}; expected 'display' or 'linear'")
     # The cheap look at all of them first: headers can be far apart on a disk.
     formats = [format_of(file) for file in files]
     pictures: list[Picture] = []

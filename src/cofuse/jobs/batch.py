@@ -19,11 +19,11 @@ from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
 from cofuse.files import read_stack, write_json
 from cofuse.files.writing import check_destination
+from cofuse.jobs.checking import check_options
 from cofuse.jobs.grouping import Group
 from cofuse.jobs.options import Maps, Request
 from cofuse.jobs.outputs import preview_path
 from cofuse.jobs.run import Job
-from cofuse.jobs.settings import check_options
 from cofuse.jobs.slabs import slab_folder
 from cofuse.progress import ProgressCallback, silent
 

@@ -21,6 +21,7 @@ from cofuse.files.writing import check_output
 from cofuse.fusion import fuse
 from cofuse.images import Fusion, Pixels, Stack
 from cofuse.jobs.aligned_frames import check_folder, write_aligned
+from cofuse.jobs.checking import check_options
 from cofuse.jobs.frames import (
     Frames,
     Held,
@@ -48,7 +49,7 @@ from cofuse.jobs.placing import (
     reference_index,
     save_transforms,
 )
-from cofuse.jobs.settings import check_options, check_size, chosen_settings, noise_level
+from cofuse.jobs.settings import check_size, chosen_settings, noise_level
 from cofuse.jobs.slabs import check_slabs, fuse_slabs, new_slabs
 from cofuse.memory import format_size, parse_size, used_memory
 from cofuse.planning import Work, estimate_seconds, plan_fusion
