@@ -31,7 +31,7 @@ def resolve_device(device: str = "auto", *, pixels: int | None = None) -> str:
     ``"auto"`` takes CUDA if there is any, unless the frames have few ``pixels``, and falls back to
     the CPU without a word. A device asked for by name must be there.
     """
-    if not isinstance(device, str) or device not in (*DEVICES, TORCH_ON_CPU):
+    if device not in (*DEVICES, TORCH_ON_CPU):
         raise CofuseError(f"`device` is {device!r}; expected one of {', '.join(DEVICES)}")
     if device in ("cpu", TORCH_ON_CPU):
         return device

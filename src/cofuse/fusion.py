@@ -13,7 +13,7 @@ from pathlib import Path
 from numpy.typing import ArrayLike
 
 from cofuse.arguments import check, check_callback, check_number, check_sigma
-from cofuse.devices import resolve_device
+from cofuse.devices import DEVICES, resolve_device
 from cofuse.errors import CofuseError
 from cofuse.images import Fusion, Stack
 from cofuse.memory import used_memory
@@ -94,6 +94,7 @@ def fuse(
         check_sigma(sigma)
     if max_memory is not None:
         check_number("max_memory", max_memory, 1, unit="bytes")
+    check("device", device, f"one of {', '.join(DEVICES)}", lambda given: isinstance(given, str))
     check("align", align, "True or False", lambda given: given in (True, False))
     check_callback("progress", progress)
     if preview is not None:
@@ -129,7 +130,7 @@ def fuse(
     plan = plan_fusion(work, max_memory=max_memory, used=_used_memory())
     if settings.method != "joint":
         if not isinstance(operator, AnalysisOperator):
-            operator = load_operator(operator or settings.operator)
+            operator = load_operator(settings.operator if operator is None else operator)
         patch_positions(stack.shape, operator.patch_size, 1)  # refuses a picture below patch size
     # Frames are looked at several times: each is decoded and brought into place once.
     with stack.kept(len(stack) * stack.frame_bytes if plan.keep_frames else 0) as kept:

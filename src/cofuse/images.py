@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cofuse.arguments import check_number
+from cofuse.arguments import check, check_number
 from cofuse.errors import CofuseError
 from cofuse.memory import Shelf
 from cofuse.progress import SolverTrace
@@ -93,6 +93,8 @@ class Stack:
         names: Sequence[str] | None = None,
         concurrent: bool = False,
     ) -> None:
+        check("readers", readers, "functions", lambda given: all(map(callable, given)))
+        check("names", names, "texts", lambda given: given is None or iter(given))
         if not readers:
             raise CofuseError("no frames were given; a stack needs at least one picture")
         self.names = tuple(names or (f"frame {k + 1}" for k in range(len(readers))))

@@ -121,6 +121,7 @@ def simulate_stack(
     scene_seed, noise_seed = SeedSequence(seed).spawn(2)
     rng = np.random.default_rng(scene_seed)
     source = Stack.from_arrays([picture], names=["the picture"])
+    check("dtype", dtype, "a dtype or None", lambda given: np.dtype(given) is not None)
     dtype = source.dtype if dtype is None else dtype
     check("shape", shape, "height and width", lambda s: s is None or len(s) == 2)
     size = tuple(shape or source.shape[:2])
@@ -154,6 +155,7 @@ def simulate_stack(
 def add_noise(image: ArrayLike, sigma: float, *, seed: int, white: float | None = None) -> Pixels:
     """Add white Gaussian noise of `sigma` grey levels; `white`, as in `Stack`, is level 255."""
     check_sigma(sigma)
+    check_number("seed", seed, 0, whole=True)
     source = Stack.from_arrays([image], white=white, names=["the picture"])
     if sigma == 0:
         return source[0].copy()

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from cofuse.arguments import check, check_path
+from cofuse.arguments import check, check_number, check_path
 from cofuse.errors import CofuseError
 from cofuse.files.bit_depth import BitDepth, convert_depth, dtype_at
 from cofuse.files.encoding import FORMATS, Content, suffix_of
@@ -80,8 +80,8 @@ def write_image(
             f"{path} cannot be written from an array of shape {image.shape}; expected "
             "(height, width) or (height, width, 3)"
         )
-    if quality is not None and not (isinstance(quality, int) and 1 <= quality <= 100):
-        raise CofuseError(f"{path} cannot be written at quality {quality}; expected 1 to 100")
+    if quality is not None:
+        check_number("quality", quality, 1, 100, whole=True)
     if white is not None:
         check("white", white, "a number above 0", lambda given: 0 < given < np.inf)
     check("metadata", metadata, "Metadata", lambda m: m is None or isinstance(m, Metadata))

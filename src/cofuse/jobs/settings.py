@@ -77,7 +77,7 @@ def check_settings(settings: FusionSettings, fusing: Fusing) -> None:
             )
         load_model(settings.model)
         return
-    load_operator(fusing.operator or settings.operator)
+    load_operator(settings.operator if fusing.operator is None else fusing.operator)
     if settings.method == "shrinkage":
         load_operator(settings.restoring_operator)
     elif fusing.denoise != 1:
@@ -93,6 +93,10 @@ def check_size(
     """Refuse operators whose patches are larger than the frames."""
     if settings.method == "joint":
         return
-    patch_positions(shape, load_operator(fusing.operator or settings.operator).patch_size, 1)
+    patch_positions(
+        shape,
+        load_operator(settings.operator if fusing.operator is None else fusing.operator).patch_size,
+        1,
+    )
     if settings.method == "shrinkage" and sigma:
         patch_positions(shape, load_operator(settings.restoring_operator).patch_size, 1)

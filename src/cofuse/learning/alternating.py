@@ -105,7 +105,7 @@ def learn_operator(
 ) -> LearnedOperator:
     """Learn h rows from normalised patches in the columns of ``patches``, shape (m, N)."""
     settings = settings or LearningSettings()
-    check_patches(patches, settings, progress)
+    check_patches(patches, settings, provenance, progress)
     rng = np.random.default_rng(settings.seed)
     noisy = add_noise(patches, settings.noise, rng)
     rows = np.array([draw_row(noisy, rng) for _ in range(settings.rows)])
@@ -236,10 +236,16 @@ class Course:
         return SolverTrace(solver, self._rounds, redrawn == 0, reason, history)
 
 
-def check_patches(patches: Array, settings: LearningSettings, progress: ProgressCallback) -> None:
+def check_patches(
+    patches: Array,
+    settings: LearningSettings,
+    provenance: dict[str, Any] | None,
+    progress: ProgressCallback,
+) -> None:
     """Refuse settings under which no operator can be learned."""
     check("patches", patches, "an array with a patch in every column", lambda p: p.ndim == 2)
     check("settings", settings, "LearningSettings", lambda s: isinstance(s, LearningSettings))
+    check("provenance", provenance, "a dict", lambda p: p is None or isinstance(p, dict))
     check_callback("progress", progress)
     m, count = patches.shape
     if settings.rows < m - 1:

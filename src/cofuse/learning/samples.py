@@ -30,6 +30,8 @@ def sample_patches(
     """
     if not pictures:
         raise CofuseError("no pictures to learn from were given")
+    check_number("patch_size", patch_size, 1, whole=True)
+    check_number("seed", seed, 0, whole=True)
     check_number("count", count, 1, MOST_PATCHES, whole=True)
     n = patch_size
     for picture in pictures:
