@@ -422,7 +422,9 @@ def test_bad_depth_quality_and_alpha(tmp_path):
     with pytest.raises(CofuseError, match="NaN"):
         write_image(path, np.full((3, 3), np.nan), depth=8)
     for quality in (0, 101, 50.5):
-        refuse(path, "1 to 100", call=lambda q=quality: write_image(path, image, quality=q))
+        with pytest.raises(CofuseError, match=f"`quality` is {quality}; .* from 1 to 100"):
+            write_image(path, image, quality=quality)
+    assert not list(tmp_path.iterdir())
     refuse(path, "alpha", call=lambda: write_image(path, image, alpha=alpha[1:]))
     refuse(path, "alpha", call=lambda: write_image(path, image, alpha=alpha.astype(np.uint16)))
     for name in ("a.jpg", "a.bmp"):

@@ -109,5 +109,5 @@ def resolve_preset(preset: str | FusionSettings) -> FusionSettings:
     """Look a preset's settings up."""
     if isinstance(preset, FusionSettings):
         return preset
-    check("preset", preset, f"{', '.join(PRESETS)} or settings", PRESETS.__contains__)
+    check("preset", preset, f"one of {', '.join(PRESETS)}", PRESETS.__contains__)
     return PRESETS[preset]
