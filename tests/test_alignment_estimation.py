@@ -233,7 +233,7 @@ def test_every_frame_is_read_once_and_progress_told(scene_frames):
         ({"reference": 3}, "frame 3"),
         ({"reference": -1}, "frame -1"),
         ({"on_failure": "ignore"}, "ignore"),
-        ({"still": float("nan")}, "still is nan"),
+        ({"still": float("nan")}, "`still` is nan"),
     ],
 )
 def test_nonsense_is_refused_in_words(options, words):

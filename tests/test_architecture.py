@@ -20,8 +20,10 @@ PACKAGE = ROOT / "src" / "cofuse"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 #: Every room, the rooms it may know besides itself, and the libraries it may use besides NumPy.
-#: All may know `errors`. The package itself, for its `__version__`, counts as the room "cofuse".
+#: All may know `arguments` and `errors`. The package itself, for its `__version__`, counts as the
+#: room "cofuse".
 ALLOWED: dict[str, tuple[set[str], set[str]]] = {
+    "arguments": (set(), set()),
     "errors": (set(), set()),
     "progress": (set(), set()),
     "prox": (set(), set()),
@@ -144,7 +146,7 @@ def edges(path: Path) -> tuple[set[str], set[str]]:
             rooms.add(first if first in known else "cofuse")
         elif package not in sys.stdlib_module_names:
             libraries.add(package)
-    return rooms - {room_of(path), "errors"}, libraries - {"numpy"}
+    return rooms - {room_of(path), "arguments", "errors"}, libraries - {"numpy"}
 
 
 def in_fresh_python(code: str) -> str:

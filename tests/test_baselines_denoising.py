@@ -145,7 +145,7 @@ def test_wrong_input_is_refused(denoiser):
     with pytest.raises(CofuseError, match="expected \\(height, width\\)"):
         denoiser(np.zeros((8, 8, 3), np.float32), 5.0)
     for sigma in (-1.0, np.nan):
-        with pytest.raises(CofuseError, match="sigma is"):
+        with pytest.raises(CofuseError, match="`sigma` is"):
             denoiser(np.zeros((8, 8), np.float32), sigma)
 
 

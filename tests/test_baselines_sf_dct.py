@@ -162,7 +162,11 @@ def test_progress_counts_the_frames(picture):
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"sigma": np.inf}, "sigma is inf"), ({"block_size": 1}, "is 1"), ({"block_size": 97}, "97")],
+    [
+        ({"sigma": np.inf}, "`sigma` is inf"),
+        ({"block_size": 1}, "is 1"),
+        ({"block_size": 97}, "97"),
+    ],
 )
 def test_refuses_odd_settings(picture, change, words):
     with pytest.raises(CofuseError, match=words):

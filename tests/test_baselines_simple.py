@@ -67,7 +67,7 @@ def test_single_best_copies_the_sharpest_frame():
 @pytest.mark.parametrize("sigma", [-1.0, np.nan, np.inf])
 @pytest.mark.parametrize("name", ["average", "single-best", "bm3d+average", "average+tv"])
 def test_noise_level_is_checked(name, sigma):
-    with pytest.raises(CofuseError, match="sigma is"):
+    with pytest.raises(CofuseError, match="`sigma` is"):
         resolve_method(name)(Stack.from_arrays(make_frames(np.uint8)), sigma=sigma)
 
 

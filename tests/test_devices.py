@@ -53,7 +53,7 @@ def test_auto_leaves_little_work_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("device", ["cuda", "mps"])
 def test_a_device_asked_for_must_be_there(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     there(monkeypatch, signs=True, device=False)
-    with pytest.raises(CofuseError, match=f"device {device} was asked for.*--device cpu"):
+    with pytest.raises(CofuseError, match=f"device {device} was asked for.*`device='cpu'`"):
         resolve_device(device)
 
 
@@ -65,7 +65,9 @@ def test_missing_torch_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_unknown_devices_are_refused() -> None:
-    with pytest.raises(CofuseError, match="device is 'tpu'; expected one of auto, cpu, cuda, mps"):
+    with pytest.raises(
+        CofuseError, match="`device` is 'tpu'; expected one of auto, cpu, cuda, mps"
+    ):
         cofuse.fuse(FRAMES, device="tpu")
 
 

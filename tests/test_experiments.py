@@ -266,7 +266,7 @@ def test_a_case_is_scored_and_timed(tmp_path):
 
 def test_a_failed_case_is_recorded_and_tried_again(tmp_path):
     record = solve(replace(TINY, dataset="sample-0"), None, tmp_path / "case.json")
-    assert record["error"].startswith("CofuseError: frames is 0")
+    assert record["error"].startswith("CofuseError: `frames` is 0")
     assert load(tmp_path / "case.json", TINY) is None
 
 

@@ -86,7 +86,7 @@ def test_raw_modes(tmp_path):
     srgb = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
     np.testing.assert_allclose(display[8:-8, 8:-8, 1] / 65535.0, srgb, atol=0.01)
     np.testing.assert_array_equal(read_image(path), display)
-    with pytest.raises(CofuseError, match="raw_mode is 'auto'"):
+    with pytest.raises(CofuseError, match="`raw_mode` is 'auto'"):
         read_stack(path, raw_mode="auto")
 
 

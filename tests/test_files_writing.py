@@ -180,7 +180,7 @@ def test_check_output_checks_without_writing(tmp_path):
 def test_existing_file(tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(b"precious")
-    refuse(path, "exists; pass --overwrite / overwrite=True")
+    refuse(path, "exists; pass `overwrite=True` to replace it")
     refuse(path, "exists", call=lambda: check_output(path, overwrite=False))
     assert path.read_bytes() == b"precious"
     image = picture("uint8", 3)
@@ -417,14 +417,16 @@ def test_fewer_bits_only_when_asked_for(tmp_path, suffix):
 def test_bad_depth_quality_and_alpha(tmp_path):
     image, alpha = picture("uint8", 3), picture("uint8", 1)
     path = tmp_path / "a.png"
-    with pytest.raises(CofuseError, match="depth is 12"):
+    with pytest.raises(CofuseError, match="`depth` is 12"):
         write_image(path, image, depth=12)
-    with pytest.raises(CofuseError, match="depth is '8'"):
+    with pytest.raises(CofuseError, match="`depth` is '8'"):
         check_output(path, overwrite=False, depth="8")
     with pytest.raises(CofuseError, match="NaN"):
         write_image(path, np.full((3, 3), np.nan), depth=8)
     for quality in (0, 101, 50.5):
-        refuse(path, "1 to 100", call=lambda q=quality: write_image(path, image, quality=q))
+        with pytest.raises(CofuseError, match=f"`quality` is {quality}; .* from 1 to 100"):
+            write_image(path, image, quality=quality)
+    assert not list(tmp_path.iterdir())
     refuse(path, "alpha", call=lambda: write_image(path, image, alpha=alpha[1:]))
     refuse(path, "alpha", call=lambda: write_image(path, image, alpha=alpha.astype(np.uint16)))
     for name in ("a.jpg", "a.bmp"):

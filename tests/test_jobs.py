@@ -387,9 +387,10 @@ def test_reference_stays_as_it_is(moved, capsys, refused):
     chosen = ("-o", "x.png", "--reference", 1, "--no-crop")
     said = report_of(capsys, "fuse", *FRAMES, *chosen)["alignment"]
     assert said["reference"] == "f1.png" and said["matrices"][0] == np.eye(3).tolist()
-    for number in (0, 5, -1):
-        wrong = ("--reference", number)
-        refused("fuse", *FRAMES, "-o", "y.png", *wrong, words=(f"frame {number}", "1 to 4"))
+    wrong = ("-o", "y.png", "--reference")
+    refused("fuse", *FRAMES, *wrong, 5, words=("frame 5", "1 to 4"))
+    for number in (0, -1):
+        refused("fuse", *FRAMES, *wrong, number, words=(f"--reference is {number}", "1 or more"))
 
 
 def test_transforms_are_of_the_kind_asked_for(moved, capsys):

@@ -152,7 +152,7 @@ def test_flat_patches_are_left_out() -> None:
         ([], 10, "no pictures"),
         ([np.eye(20) * 255, np.zeros((4, 30))], 10, "30x4 pixels is smaller than a patch of 5x5"),
         ([np.full((20, 20), 7.0), np.zeros((9, 9))], 10, "almost everywhere flat"),
-        ([np.eye(20) * 255], 0, "0 patches were asked for"),
+        ([np.eye(20) * 255], 0, "`count` is 0; expected"),
     ],
 )
 def test_pictures_nothing_can_be_learned_from(pictures: Any, count: int, words: str) -> None:
@@ -377,14 +377,14 @@ def test_progress_sees_every_round_and_may_cancel(learn: Any) -> None:
         (200, {"subspace_dimension": 25}, "subspace dimension is 25; expected 1 to 24"),
         (200, {"subspace_dimension": 0}, "subspace dimension is 0; expected 1 to 24"),
         (200, {"subspace_dimension": -1}, "subspace dimension is -1; expected 1 to 24"),
-        (200, {"rounds": 0}, "0 rounds were asked for"),
+        (200, {"rounds": 0}, "`rounds` is 0; expected"),
     ],
 )
 def test_refuses_what_cannot_be_learned(
     learn: Any, count: int, change: dict[str, int], words: str
 ) -> None:
-    settings = LearningSettings(**({"rows": 25, "rounds": 2} | change))
     with pytest.raises(CofuseError, match=words):
+        settings = LearningSettings(**({"rows": 25, "rounds": 2} | change))
         learn(patches_of(TRAINING, 5, 200, 0)[:, :count], settings)
 
 

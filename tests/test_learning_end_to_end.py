@@ -479,7 +479,7 @@ def test_command_writes_a_model_and_a_card_that_can_be_used(place, capsys):
         (("a.png", "b.png", "-o", "m.npz", "--steps", "0"), ("steps is 0",)),
         (("a.png", "b.png", "-o", "m.npz", "--batch", "-1"), ("batch is -1",)),
         (("a.png", "b.png", "-o", "m.npz", "--side", "40"), ("side 40", "48")),
-        (("a.png", "b.png", "-o", "m.npz", "--seed", "-1"), ("seed -1",)),
+        (("a.png", "b.png", "-o", "m.npz", "--seed", "-1"), ("--seed is -1",)),
         (("a.png", "b.png", "-o", "m.npz", "--steps", "many"), ("many",)),
         (("a.png", "b.png", "-o", "m.npz", "--frames", "6"), ("frames", "6", "1, 2, 3")),
         (("a.png", "b.png", "-o", "m.npz", "--rate", "0"), ("rate is 0",)),

@@ -165,6 +165,7 @@ def test_a_click_tells_of_a_pixel(page: Any, server: Server, fused: str) -> None
     assert " · ".join(str(value) for value in facts["value"]) in told
     assert page.locator("#activity .bar").count() == 3
     assert page.locator("#activity .bar.chosen").count() == 1
+    assert "auto chooses by another measure" in told
     # The learned filters, and those that respond here.
     operator = server.ask("GET", "/api/operator")
     page.wait_for_selector("#filters li.fires")

@@ -245,14 +245,14 @@ def test_the_scene_is_cut_out_of_the_picture():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"frames": 0}, "frames is 0"),
-        ({"frames": 2.5}, "frames is 2.5"),
-        ({"layers": 0}, "layers is 0"),
-        ({"objects": -1}, "objects is -1"),
-        ({"sigma": -1.0}, "sigma is -1"),
-        ({"sigma": float("nan")}, "sigma is nan"),
-        ({"max_radius": -0.1}, "max_radius is -0.1"),
-        ({"seed": -1}, "seed is -1"),
+        ({"frames": 0}, "`frames` is 0"),
+        ({"frames": 2.5}, "`frames` is 2.5"),
+        ({"layers": 0}, "`layers` is 0"),
+        ({"objects": -1}, "`objects` is -1"),
+        ({"sigma": -1.0}, "`sigma` is -1"),
+        ({"sigma": float("nan")}, "`sigma` is nan"),
+        ({"max_radius": -0.1}, "`max_radius` is -0.1"),
+        ({"seed": -1}, "`seed` is -1"),
         ({"shape": (15, 20)}, "20x15"),
         ({"shape": (20, 100)}, "100x20"),
         ({"dtype": np.int32}, "int32"),
@@ -274,7 +274,7 @@ def test_bad_pictures_are_refused(picture):
 
 
 def test_add_noise_refuses_negative_sigma():
-    with pytest.raises(CofuseError, match="sigma is -2"):
+    with pytest.raises(CofuseError, match="`sigma` is -2"):
         add_noise(texture(), -2, seed=0)
 
 

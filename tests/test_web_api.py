@@ -154,6 +154,7 @@ def test_facts_about_pixels_and_the_whole(client, done):
     image = client.app.state.service.viewer.array(client.app.state.service.store.job(job), "result")
     assert pixel["value"] == image[20, 10].tolist()
     assert pixel["frame_name"] == f"f{pixel['frame']}.png" and len(pixel["activity"]) == 3
+    assert pixel["activity_decided"] is False, "auto chooses by its model"
     assert client.get(f"/api/jobs/{job}/pixel?x=96&y=0").status_code == 422
     counts = client.get(f"/api/jobs/{job}/histogram").json()
     assert sum(counts["channels"]["g"]) == 96 * 72
@@ -161,6 +162,13 @@ def test_facts_about_pixels_and_the_whole(client, done):
     assert len(relief["heights"]) == relief["columns"] * relief["rows"]
     operator = client.get("/api/operator").json()
     assert len(operator["filters"][0]) == operator["side"] ** 2
+
+
+@pytest.mark.parametrize(("preset", "decided"), [("fast", True), ("paper", False)])
+def test_a_pixel_says_whether_its_activity_chose_the_frame(client, preset, decided):
+    job = finished(client, start(client, small_stack(client), preset=preset, sigma=0))["id"]
+    pixel = client.get(f"/api/jobs/{job}/pixel?x=10&y=20").json()
+    assert pixel["activity_decided"] is decided
 
 
 def test_noise_and_metrics_come_when_they_are_known(client, done):

@@ -8,12 +8,14 @@ together Starck, Murtagh and Bijaoui 1998) under which the noise has one level e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cofuse.arguments import check_callback
 from cofuse.errors import CofuseError
 from cofuse.images import LUMINANCE_WEIGHTS, Levels, Pixels, Stack, luminance, to_opponent
 from cofuse.noise import (
@@ -196,8 +198,10 @@ class StackNoise:
         return float(self.model.sigma_at(127.5)) if self.model.gain > 0 else self.overall
 
 
-def estimate_noise(stack: Stack, *, progress: ProgressCallback = silent) -> float:
-    """Estimate the noise of a stack as `fuse` does that is not told it.
+def estimate_noise(
+    stack: Stack | Sequence[ArrayLike], *, progress: ProgressCallback = silent
+) -> float:
+    """Estimate the noise of a stack, or of arrays, as `fuse` does that is not told it.
 
     Returns
     -------
@@ -205,7 +209,8 @@ def estimate_noise(stack: Stack, *, progress: ProgressCallback = silent) -> floa
         Standard deviation in 8-bit grey levels (white at 255); that at mid-grey where it grows
         with brightness, 0 where there is too little to be removed.
     """
-    return noise_to_remove(stack, progress=progress).sigma
+    check_callback("progress", progress)
+    return noise_to_remove(Stack.of(stack), progress=progress).sigma
 
 
 def noise_to_remove(stack: Stack, *, progress: ProgressCallback = silent) -> StackNoise:

@@ -31,23 +31,23 @@ def resolve_device(device: str = "auto", *, pixels: int | None = None) -> str:
     ``"auto"`` takes CUDA if there is any, unless the frames have few ``pixels``, and falls back to
     the CPU without a word. A device asked for by name must be there.
     """
+    if device not in (*DEVICES, TORCH_ON_CPU):
+        raise CofuseError(f"`device` is {device!r}; expected one of {', '.join(DEVICES)}")
     if device in ("cpu", TORCH_ON_CPU):
         return device
     if device == "auto":
         small = pixels is not None and pixels < _WORTH_A_DEVICE
         return "cuda" if not small and _may_have("cuda") and _has("cuda") else "cpu"
-    if device not in DEVICES:
-        raise CofuseError(f"device is {device!r}; expected one of {', '.join(DEVICES)}")
     if find_spec("torch") is None:
         raise CofuseError(
             f"device {device} was asked for, but torch is not installed; install it with "
-            "pip install 'cofuse[gpu]', or use --device cpu"
+            "pip install 'cofuse[gpu]', or use `device='cpu'`"
         )
     if not (_may_have(device) and _has(device)):
         wanted = "an NVIDIA GPU with its driver" if device == "cuda" else "a Mac with Apple silicon"
         raise CofuseError(
             f"device {device} was asked for, but torch finds none here; expected {wanted} and a "
-            "torch made for it, otherwise use --device cpu"
+            "torch made for it, otherwise use `device='cpu'`"
         )
     return device
 

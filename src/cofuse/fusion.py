@@ -10,10 +10,10 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from cofuse.devices import resolve_device
+from cofuse.arguments import check, check_callback, check_number, check_sigma
+from cofuse.devices import DEVICES, resolve_device
 from cofuse.errors import CofuseError
 from cofuse.images import Fusion, Stack
 from cofuse.memory import used_memory
@@ -52,8 +52,8 @@ def fuse(
         uint8, uint16, float32 or float64. They are never written to. A single frame is restored,
         with a warning.
     sigma
-        Standard deviation of the noise in 8-bit grey levels (0-255 scale) whatever the depth;
-        0 for clean frames, None to estimate it; ``auto`` then also finds how it grows with
+        Standard deviation of the noise in 8-bit grey levels (0-255 scale) whatever the depth, up
+        to 128; 0 for clean frames, None to estimate it; ``auto`` then also finds how it grows with
         brightness and differs between frames and colours.
     denoise
         How much of the noise to take out: 1 all of it, 0 nothing, numbers between blend the two.
@@ -87,12 +87,18 @@ def fuse(
     Fusion
         Its ``image`` has the dtype and range of the frames, and their shape unless they were cut.
     """
-    stack = frames if isinstance(frames, Stack) else Stack.from_arrays(frames, white=white)
+    stack = Stack.of(frames, white=white)
     settings = resolve_preset(preset)
-    if not 0 <= denoise <= 1:
-        raise CofuseError(f"denoise is {denoise}; expected a number from 0 to 1")
-    if sigma is not None and not 0 <= sigma < np.inf:
-        raise CofuseError(f"sigma is {sigma}; expected a number of grey levels, 0 or more")
+    check_number("denoise", denoise, 0, 1)
+    if sigma is not None:
+        check_sigma(sigma)
+    if max_memory is not None:
+        check_number("max_memory", max_memory, 1, unit="bytes")
+    check("device", device, f"one of {', '.join(DEVICES)}", lambda given: isinstance(given, str))
+    check("align", align, "True or False", lambda given: given in (True, False))
+    check_callback("progress", progress)
+    if preview is not None:
+        check_callback("preview", preview)
     if len(stack) == 1:
         warnings.warn("one frame only: there is nothing to fuse, it is restored", stacklevel=2)
     if settings.method == "joint" and operator is not None:
@@ -107,7 +113,7 @@ def fuse(
     else:
         raise CofuseError(
             f"device {device} was asked for, but only the preset auto runs on devices; use it, or "
-            "--device cpu"
+            "`device='cpu'`"
         )
     if align:
         from cofuse.alignment import align_stack, aligned
@@ -124,7 +130,7 @@ def fuse(
     plan = plan_fusion(work, max_memory=max_memory, used=_used_memory())
     if settings.method != "joint":
         if not isinstance(operator, AnalysisOperator):
-            operator = load_operator(operator or settings.operator)
+            operator = load_operator(settings.operator if operator is None else operator)
         patch_positions(stack.shape, operator.patch_size, 1)  # refuses a picture below patch size
     # Frames are looked at several times: each is decoded and brought into place once.
     with stack.kept(len(stack) * stack.frame_bytes if plan.keep_frames else 0) as kept:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cofuse.arguments import check, check_number
 from cofuse.arrays import as_array, checked, describe
 from cofuse.errors import CofuseError
 from cofuse.memory import Shelf
@@ -93,6 +94,8 @@ class Stack:
         names: Sequence[str] | None = None,
         concurrent: bool = False,
     ) -> None:
+        check("readers", readers, "functions", lambda given: all(map(callable, given)))
+        check("names", names, "texts", lambda given: given is None or iter(given))
         if not readers:
             raise CofuseError("no frames were given; a stack needs at least one picture")
         self.names = tuple(names or (f"frame {k + 1}" for k in range(len(readers))))
@@ -105,8 +108,9 @@ class Stack:
         first = checked(self._readers[0](), self.names[0])
         self.shape: tuple[int, ...] = first.shape
         self.dtype: np.dtype[Any] = first.dtype
-        if white is not None and not (np.isfinite(white) and white > 0):
-            raise CofuseError(f"white is {white}; expected a positive number")
+        if white is not None:
+            # Of whites far from the values nothing is left in float32.
+            check_number("white", white, 1 if self.dtype.kind == "u" else 1e-6, 10**9)
         self._floats_to_1 = white is None and self.dtype.kind == "f"
         self._white_is_found = False
         of_type = white_of_type(self.dtype)
@@ -124,11 +128,19 @@ class Stack:
         names: Sequence[str] | None = None,
     ) -> Stack:
         """Make a stack of arrays already in memory; they are viewed, never written to."""
-        arrays = [as_array(frame, f"frame {k + 1}") for k, frame in enumerate(frames)]
+        try:
+            arrays = [as_array(frame, f"frame {k + 1}") for k, frame in enumerate(frames)]
+        except (TypeError, ValueError) as error:  # nothing to go through; rows of many lengths
+            raise CofuseError(f"the frames are no arrays ({error}); expected several") from error
         readers = [partial(np.asarray, array) for array in arrays]
         stack = cls(readers, white=white, names=names, concurrent=True)
         stack._in_memory = True
         return stack
+
+    @classmethod
+    def of(cls, frames: Stack | Sequence[ArrayLike], *, white: float | None = None) -> Stack:
+        """Take a stack as it is; make one of arrays."""
+        return frames if isinstance(frames, Stack) else cls.from_arrays(frames, white=white)
 
     def made_into(
         self,

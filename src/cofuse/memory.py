@@ -57,10 +57,10 @@ def parse_size(text: str) -> int:
             "or 2GiB"
         )
     unit = (match[2] or "").upper()
-    size = int(float(match[1]) * (_UNITS | _BINARY_UNITS)[unit])
-    if size < 1:
-        raise CofuseError(f"{text!r} is no memory at all; expected for example 1GB")
-    return size
+    size = float(match[1]) * (_UNITS | _BINARY_UNITS)[unit]
+    if not 1 <= size < 2**63:
+        raise CofuseError(f"{text!r} is no memory that a machine has; expected for example 1GB")
+    return int(size)
 
 
 def format_size(size: float) -> str:
@@ -193,7 +193,7 @@ class Shelf:
             size = self.count * math.prod(self.shape) * self.dtype.itemsize
             raise CofuseError(
                 f"{format_size(size)} do not fit into the temporary folder: {error.strerror}; "
-                "name a larger one in TMPDIR, or allow more memory (--max-memory or max_memory)"
+                "name a larger one in TMPDIR, or allow more with `max_memory`"
             ) from error
 
     def read(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cofuse.arguments import check_path
 from cofuse.errors import CofuseError
 from cofuse.patches import add_patches, patch_positions, take_patches
 
@@ -179,14 +181,15 @@ _BUILDERS = {
 
 def load_operator(name: str | Path) -> AnalysisOperator:
     """Find an operator by its shipped name, by a built-in one such as ``dct-7``, or in a file."""
+    check_path("operator", name)
     if str(name) in SHIPPED_OPERATORS:
         shipped = resources.files("cofuse").joinpath("data", "operators", f"{name}.npz")
         with resources.as_file(shipped) as path:
             return read_operator(path)
     built = re.fullmatch(r"(dct|overcomplete-dct|differences)-(\d+)", str(name))
-    if built and 2 <= int(built[2]) <= _LARGEST_SIDE:
+    if built and len(built[2]) < 3 and 2 <= int(built[2]) <= _LARGEST_SIDE:
         return _BUILDERS[built[1]](int(built[2]))
-    if not Path(name).exists():
+    if not os.path.exists(name):  # noqa: PTH110 - unlike Path, says so of any name
         raise CofuseError(
             f"there is no operator or file named {name}; shipped are "
             f"{', '.join(SHIPPED_OPERATORS)}, and dct-N, overcomplete-dct-N and differences-N "
@@ -232,7 +235,7 @@ def read_operator(path: Path) -> AnalysisOperator:
     except Exception as error:  # a file that is none of ours can fail in any way
         raise CofuseError(
             f"{path} is no operator file ({type(error).__name__}); expected one written by "
-            "`cofuse learn`"
+            "cofuse learn"
         ) from error
     if tag != (_FORMAT, _FORMAT_VERSION):
         raise CofuseError(

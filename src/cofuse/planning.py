@@ -110,8 +110,8 @@ def plan_fusion(work: Work, *, max_memory: int | None = None, used: int = _PROGR
         height, width = work.shape[:2]
         raise CofuseError(
             f"{work.frames} frames of {width}x{height} pixels need {format_size(least)} of memory "
-            f"at least, but only {format_size(max_memory)} may be used; allow more (--max-memory), "
-            "or make the frames smaller"
+            f"at least, but only {format_size(max_memory)} may be used; allow more with "
+            "`max_memory`, or make the frames smaller"
         )
     else:
         ceiling = max_memory

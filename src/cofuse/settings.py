@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from cofuse.errors import CofuseError
+from cofuse.arguments import check, check_number
 
 __all__ = ["PRESETS", "FusionSettings", "resolve_preset"]
 
@@ -84,24 +83,17 @@ class FusionSettings:
 
     def __post_init__(self) -> None:
         for name in ("local_weight", "global_weight", "smallest_region"):
-            _check(name, getattr(self, name), "a number, 0 or more", lambda v: 0 <= v < np.inf)
-        for name in ("accuracy", "epsilon"):
-            _check(name, getattr(self, name), "a number above 0", lambda v: 0 < v < np.inf)
+            check_number(name, getattr(self, name), 0)
         for name in ("window", "seam", "stride", "max_iterations"):
-            _check(name, getattr(self, name), "a whole number, 1 or more", _is_count)
+            if name != "stride" or self.stride is not None:
+                check_number(name, getattr(self, name), 1, whole=True)
+        for name in ("accuracy", "epsilon"):
+            if name != "epsilon" or self.epsilon is not None:
+                check(name, getattr(self, name), "a number above 0", lambda v: 0 < v < np.inf)
+        for name in ("model", "operator", "restoring_operator"):
+            check(name, getattr(self, name), "a name or a file", lambda v: isinstance(v, str))
         for name, known in _WORDS.items():
-            _check(name, getattr(self, name), " or ".join(known), known.__contains__)
-
-
-def _check(name: str, value: Any, expected: str, fits: Callable[[Any], bool]) -> None:
-    """Refuse a setting that does not fit; None stands for what the method itself decides."""
-    if value is not None and not fits(value):
-        raise CofuseError(f"{name} is {value!r}; expected {expected}")
-
-
-def _is_count(value: Any) -> bool:
-    """Whether a value is a whole number of at least one."""
-    return isinstance(value, int | np.integer) and int(value) >= 1
+            check(name, getattr(self, name), " or ".join(known), known.__contains__)
 
 
 #: The settings by name. ``auto`` makes the best picture; ``fast`` does without the trained model;
@@ -117,6 +109,5 @@ def resolve_preset(preset: str | FusionSettings) -> FusionSettings:
     """Look a preset's settings up."""
     if isinstance(preset, FusionSettings):
         return preset
-    if preset not in PRESETS:
-        raise CofuseError(f"there is no preset {preset!r}; known are {', '.join(PRESETS)}")
+    check("preset", preset, f"one of {', '.join(PRESETS)}", PRESETS.__contains__)
     return PRESETS[preset]

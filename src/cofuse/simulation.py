@@ -16,6 +16,7 @@ import numpy as np
 from numpy.random import SeedSequence
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from cofuse.arguments import check, check_number, check_sigma
 from cofuse.errors import CofuseError
 from cofuse.images import Pixels, Stack, luminance
 from cofuse.white import white_of_type
@@ -41,6 +42,8 @@ _CARDS = (
 )
 _WALL_FOOT = 160  # the row of the sample "yard" where wall and ground meet
 _SMALLEST_SIDE = 16
+#: Most frames, and layers and objects of a scene: every layer is blurred for every frame.
+_MOST_FRAMES = 100
 
 Floats = NDArray[np.float64]
 #: Layers by depth, from back to front: colour times coverage, with the coverage as last channel.
@@ -97,10 +100,12 @@ def simulate_stack(
         Sharp grey or RGB picture of uint8, uint16 or float values (floats: white is 1).
     frames, layers, objects
         Number K of frames, focused at even steps from the nearest depth to the farthest; of
-        background layers (default K, at least 3: every frame has its layer); of objects.
+        background layers (default K, at least 3: every frame has its layer); of objects. Each up
+        to 100.
     max_radius, sigma
-        Radius in pixels of the disc that blurs the farthest depth when the nearest is in focus;
-        standard deviation of the white noise in grey levels (white is 255) whatever the dtype.
+        Radius in pixels of the disc that blurs the farthest depth when the nearest is in focus, at
+        most half the scene's shorter side; standard deviation of the white noise in grey levels
+        (white is 255) whatever the dtype, up to 128.
     foreground, shape
         Picture stretched over the scene to texture the objects (default `picture`, mirrored);
         (height, width) to cut out of the picture at a random place (default all of it).
@@ -109,13 +114,17 @@ def simulate_stack(
     seed, dtype
         The seed decides scene and noise. Only integer types, default the picture's, are clipped.
     """
+    check_number("frames", frames, 1, _MOST_FRAMES, whole=True)
     layers = max(3, frames) if layers is None else layers
-    _check(1, whole=True, frames=frames, layers=layers)
-    _check(0, whole=True, objects=objects, seed=seed)
+    check_number("layers", layers, 1, _MOST_FRAMES, whole=True)
+    check_number("objects", objects, 0, _MOST_FRAMES, whole=True)
+    check_number("seed", seed, 0, whole=True)
     scene_seed, noise_seed = SeedSequence(seed).spawn(2)
     rng = np.random.default_rng(scene_seed)
     source = _one(picture, "the picture")
+    check("dtype", dtype, "a dtype or None", lambda given: np.dtype(given) is not None)
     dtype = source.dtype if dtype is None else dtype
+    check("shape", shape, "height and width", lambda s: s is None or len(s) == 2)
     size = tuple(shape or source.shape[:2])
     spare = (source.height - size[0], source.width - size[1])
     if min(size) < _SMALLEST_SIDE or min(spare) < 0:
@@ -123,6 +132,7 @@ def simulate_stack(
             f"the scene is {size[1]}x{size[0]} px; expected sides from {_SMALLEST_SIDE} px up to "
             f"those of the picture, {source.width}x{source.height} px"
         )
+    check_number("max_radius", max_radius, 0, min(size) / 2, unit="pixels")
     top, left = (int(rng.integers(rows + 1)) for rows in spare)
     scene = _to_floats(source, source.is_colour)[top : top + size[0], left : left + size[1]]
     texture = scene[:, ::-1]
@@ -145,7 +155,8 @@ def simulate_stack(
 
 def add_noise(image: ArrayLike, sigma: float, *, seed: int, white: float | None = None) -> Pixels:
     """Add white Gaussian noise of `sigma` grey levels; `white`, by default the dtype's, is 255."""
-    _check(0, sigma=sigma)
+    check_sigma(sigma)
+    check_number("seed", seed, 0, whole=True)
     source = _one(image, "the picture", white)
     if sigma == 0:
         return source[0].copy()
@@ -174,8 +185,8 @@ def sample_picture(name: str = "coffee") -> NDArray[np.uint8]:
 
 def demo_simulation(*, frames: int = 5, sigma: float = 15.0, seed: int = 0) -> Simulation:
     """Make the demo's RGB stack, postcards standing in a yard; `seed` decides the noise."""
-    _check(1, whole=True, frames=frames)
-    _check(0, whole=True, seed=seed)
+    check_number("frames", frames, 1, _MOST_FRAMES, whole=True)
+    check_number("seed", seed, 0, whole=True)
     focus = np.linspace(0.0, 1.0, frames)
     yard = sample_picture("yard").astype(np.float64)
     height, width, ground = *yard.shape[:2], yard.shape[0] - _WALL_FOOT
@@ -224,7 +235,7 @@ def _photograph(
     pile: _Pile, focus: Floats, radius: float, sigma: float, seed: SeedSequence, dtype: DTypeLike
 ) -> Simulation:
     """Take one frame at every focus plane."""
-    _check(0, max_radius=radius, sigma=sigma)
+    check_sigma(sigma)
     depth = np.zeros(next(iter(pile.values())).shape[:2])
     for layer_depth, paint in pile.items():
         depth[paint[..., -1] >= 0.5] = layer_depth
@@ -296,13 +307,3 @@ def _to_floats(source: Stack, colour: bool) -> Floats:
     levels = source.to_levels(source[0])
     levels = np.atleast_3d(levels if colour else luminance(levels))
     return np.broadcast_to(levels, (*source.shape[:2], 3 if colour else 1)).astype(np.float64)
-
-
-def _check(least: int, *, whole: bool = False, **given: Any) -> None:
-    """Refuse numbers below `least`, endless ones and, where `whole`, fractions."""
-    for name, value in given.items():
-        fraction = whole and not isinstance(value, int | np.integer)
-        if fraction or not (np.isfinite(value) and value >= least):
-            raise CofuseError(
-                f"{name} is {value}; expected a {'whole ' * whole}number from {least} up"
-            )

@@ -9,18 +9,19 @@ of five frames, of two million pixels at most, and a thumbnail of every frame.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from cofuse.alignment.exposure import Thumbnail, exposure_gains, largest_values, thumbnail
 from cofuse.alignment.pictures import Picture, prepare, reduce
 from cofuse.alignment.registration import Match, register
 from cofuse.alignment.transforms import MODELS, Model, Transform, corners
+from cofuse.arguments import check, check_callback, check_number
 from cofuse.errors import CofuseError
 from cofuse.images import Stack
 from cofuse.progress import Progress, ProgressCallback, silent
@@ -104,7 +105,7 @@ class Alignment:
 
 
 def align_stack(
-    stack: Stack,
+    stack: Stack | Sequence[ArrayLike],
     *,
     model: Model = "similarity",
     reference: int | None = None,
@@ -118,7 +119,7 @@ def align_stack(
     Parameters
     ----------
     stack
-        The frames, in the order of their focus.
+        A `Stack`, or arrays as `Stack.from_arrays` takes them, in the order of their focus.
     model
         What may differ between frames: "translation", "similarity" (shift, rotation and the
         scale that focusing changes), "affine" or "homography".
@@ -136,14 +137,14 @@ def align_stack(
     progress
         Told after every frame.
     """
-    if model not in MODELS:
-        raise CofuseError(f"no transform {model!r}; expected one of {', '.join(MODELS)}")
-    if on_failure not in ("stop", "leave-out"):
-        raise CofuseError(f"on_failure is {on_failure!r}; expected 'stop' or 'leave-out'")
-    if not still >= 0:
-        raise CofuseError(f"still is {still}; expected a number of pixels from 0 up")
+    stack = Stack.of(stack)
+    check("model", model, f"one of {', '.join(MODELS)}", MODELS.__contains__)
+    check("on_failure", on_failure, "'stop' or 'leave-out'", ("stop", "leave-out").__contains__)
+    check("still", still, "a number of pixels from 0 up", lambda pixels: pixels >= 0)
+    check_callback("progress", progress)
     count = len(stack)
     middle = count // 2 if reference is None else reference
+    check_number("reference", middle, whole=True)
     if not 0 <= middle < count:
         raise CofuseError(
             f"the reference is frame {middle}; the {count} frames are counted from 0 to {count - 1}"

@@ -12,11 +12,12 @@ from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from cofuse.alignment.estimation import Alignment
 from cofuse.alignment.exposure import apply_gains
 from cofuse.alignment.transforms import Transform
+from cofuse.arguments import check
 from cofuse.errors import CofuseError
 from cofuse.images import Pixels, Stack
 
@@ -39,21 +40,26 @@ _ROUNDING = 1e-6
 Area = tuple[int, int, int, int]
 
 
-def aligned(stack: Stack, alignment: Alignment, *, crop: bool = True) -> Stack:
-    """Return the stack with its kept frames in the place of the reference, and of one brightness.
+def aligned(
+    stack: Stack | Sequence[ArrayLike], alignment: Alignment, *, crop: bool = True
+) -> Stack:
+    """Return a stack with its kept frames in the place of the reference, and of one brightness.
 
     The frames are warped when they are read.
 
     Parameters
     ----------
     stack, alignment
-        The frames and what `align_stack` found about them, now or in an earlier run.
+        A `Stack`, or arrays as `Stack.from_arrays` takes them, and what `align_stack` found about
+        them, now or in an earlier run.
     crop
         Whether to cut off what not all frames cover. Otherwise the reference's size is kept, and
         where a frame has nothing it shows the reference's pixels, brought to the frame's
         brightness and faded in over 32 pixels: no frame shows anything that was not there, and
         where two frames are equal the choice between them does not matter.
     """
+    stack = Stack.of(stack)
+    check("alignment", alignment, "what align_stack found", lambda a: isinstance(a, Alignment))
     check_fits(stack, alignment)
     transforms = [alignment.transforms[k] for k in alignment.kept]
     if alignment.changes_nothing:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 
-from cofuse.baselines.arguments import check_sigma
+from cofuse.arguments import check_sigma
 from cofuse.baselines.denoising import DENOISERS, PlaneDenoiser, denoise_picture
 from cofuse.errors import CofuseError
 from cofuse.images import Fusion, Stack

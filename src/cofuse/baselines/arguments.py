@@ -10,13 +10,7 @@ import numpy as np
 
 from cofuse.errors import CofuseError
 
-__all__ = ["check_count", "check_sigma", "import_extra"]
-
-
-def check_sigma(sigma: float) -> None:
-    """Refuse what is no noise level."""
-    if not (np.isfinite(sigma) and sigma >= 0):
-        raise CofuseError(f"sigma is {sigma}; expected a number from 0 up, in grey levels")
+__all__ = ["check_count", "import_extra"]
 
 
 def check_count(name: str, value: Any, *, odd: bool = False) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.baselines.arguments import check_count, check_sigma
+from cofuse.arguments import check_sigma
+from cofuse.baselines.arguments import check_count
 from cofuse.images import Fusion, Levels, Pixels, Stack
 
 __all__ = ["choose_largest", "fuse_dct_variance", "fuse_focus_measure"]

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.baselines.arguments import check_sigma, import_extra
+from cofuse.arguments import check_sigma
+from cofuse.baselines.arguments import import_extra
 from cofuse.errors import CofuseError
 from cofuse.images import Levels, from_opponent, to_opponent
 from cofuse.progress import SolverTrace

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.baselines.arguments import check_count, check_sigma
+from cofuse.arguments import check_sigma
+from cofuse.baselines.arguments import check_count
 from cofuse.baselines.decision_maps import choose_largest
 from cofuse.errors import CofuseError
 from cofuse.images import Fusion, Levels, Stack, luminance

@@ -13,7 +13,8 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.baselines.arguments import check_count, check_sigma, import_extra
+from cofuse.arguments import check_sigma
+from cofuse.baselines.arguments import check_count, import_extra
 from cofuse.errors import CofuseError
 from cofuse.images import Fusion, Levels, Stack, luminance
 

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cofuse.arguments import check_sigma
 from cofuse.errors import CofuseError
 from cofuse.images import Fusion, Levels, Stack, luminance
 from cofuse.patches import patch_positions
@@ -65,8 +66,7 @@ def fuse_sf_dct(
     progress
         Told of every frame whose blocks have been measured.
     """
-    if not (np.isfinite(sigma) and sigma >= 0):
-        raise CofuseError(f"sigma is {sigma}; expected a number from 0 up")
+    check_sigma(sigma)
     if block_size < 2 or min(stack.height, stack.width) < block_size:
         raise CofuseError(
             f"block_size is {block_size} for frames of {stack.width}x{stack.height} px; expected "

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from cofuse.baselines.arguments import check_sigma
+from cofuse.arguments import check_sigma
 from cofuse.images import Fusion, Levels, Stack
 
 __all__ = ["fuse_average", "fuse_single_best"]

@@ -6,6 +6,7 @@ line; 130 interrupted.
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -23,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.set_threshold(500_000)
     from cyclopts import CycloptsError
 
-    from cofuse.cli.application import app, load_commands
+    from cofuse.cli.application import app, in_options, load_commands
     from cofuse.cli.console import say
     from cofuse.errors import CofuseError
 
@@ -34,7 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in tokens
     tokens = [token for token in tokens if token != "--debug"]
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
+        warnings.showwarning = lambda message, *_, **__: say(
+            f"warning: {in_options(str(message), tokens)}"
+        )
         warnings.simplefilter("always", UserWarning)
         try:
             load_commands(tokens)
@@ -42,12 +45,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (CofuseError, CycloptsError) as error:
             if debug:
                 raise
-            say(f"error: {' '.join(str(error).split())}")
+            say(f"error: {' '.join(in_options(str(error), tokens).split())}")
             return 2
         except BrokenPipeError:
             # Whoever read the output has gone, as `head` does: no reason to complain.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
+        except OSError as error:
+            # A name somebody gave, found wherever it was first looked for.
+            if debug or error.errno != errno.ENAMETOOLONG:
+                raise
+            say(f"error: {str(error.filename)[:40]!r}... is too long for a name; choose a shorter")
+            return 2
         except KeyboardInterrupt:
             say("interrupted; nothing was written half")
             return 130

@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from cofuse.cli.console import Flag, Output, progress_bars, say
-from cofuse.cli.fuse import FuseOptions, FusingOptions, ReadOptions, WriteOptions, WritingOptions
+from cofuse.cli.application import in_options
+from cofuse.cli.console import Flag, Output, Whole, progress_bars, say
+from cofuse.cli.fuse import (
+    AligningOptions,
+    FuseOptions,
+    FusingOptions,
+    ReadOptions,
+    WriteOptions,
+    WritingOptions,
+)
 from cofuse.errors import CofuseError
 from cofuse.jobs.options import Aligning, Reading, Request
 
@@ -25,7 +33,7 @@ _HIDDEN = Parameter(parse=False)
 
 
 @dataclass(frozen=True)
-class BatchAligning(Aligning):
+class BatchAligning(AligningOptions):
     __doc__ = Aligning.__doc__
 
     # These name files of one stack, or write no picture.
@@ -40,7 +48,7 @@ def batch(
     recursive: Flag = False,
     pattern: str | None = None,
     gap: float | None = None,
-    least: int = 2,
+    least: Whole = 2,
     picture_format: Annotated[
         Literal["tif", "png", "jpg", "webp"], Parameter(name="--format")
     ] = "tif",
@@ -70,7 +78,8 @@ def batch(
         Look into sub-folders at any depth.
     pattern
         Group the pictures of a folder by their names instead: a regular expression for the whole
-        name, whose first group (or that named stack) names the stack, such as (.+)_\d+.jpg
+        name, whose first group (or that named stack) names the stack, such as (.+)_\d+.jpg; one
+        that repeats a repetition, as (a+)+ does, may take hours over a name (Ctrl-C stops it)
     gap
         Begin a new stack where the pause before the next picture of a folder is longer than so
         many seconds, by the time they were taken; a stack is named after its first picture. With
@@ -127,9 +136,9 @@ def batch(
         with progress_bars(quiet=quiet) as progress:
             result = jobs.run(group, progress)
         for warning in result.warnings:
-            say(f"warning: {group.name}: {warning}")
+            say(f"warning: {group.name}: {in_options(warning, ['batch'])}")
         if not quiet or result.state == "failed":
-            say(f"[{number}/{len(groups)}] {group.name}: {result}")
+            say(f"[{number}/{len(groups)}] {group.name}: {in_options(str(result), ['batch'])}")
         results.append(result)
     jobs.write_summary(results)
     if as_json or not quiet:
@@ -145,7 +154,7 @@ def _tell(
     if as_json:
         print(json.dumps(facts, indent=2, ensure_ascii=False))
         return
-    print(_table(results))
+    print(in_options(_table(results), ["batch"]))
     print(", ".join(f"{count} {state}" for state, count in facts["counts"].items()) + end)
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from cofuse import fusion
+from cofuse.cli.application import in_options
 from cofuse.cli.console import Flag, Output, empty_folder, progress_bars
 from cofuse.cli.evaluate import plain_scores, score_digits, score_table, split_names
 from cofuse.errors import CofuseError
@@ -239,7 +240,7 @@ def _run_all(names: Sequence[str], stack: Stack, sigma: float, *, quiet: bool) -
                 entry.picture = method(stack, sigma).image
                 entry.seconds = time.perf_counter() - start
             except CofuseError as error:
-                entry.failure = str(error)
+                entry.failure = in_options(str(error), ["compare"])
             except Exception as error:  # a rival's defect must not cost the other results
                 entry.failure = f"{type(error).__name__}: {' '.join(str(error).split())}"
             progress(Progress("methods", count, len(names)))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from cofuse.errors import CofuseError
 from cofuse.progress import Progress, ProgressCallback, silent
@@ -16,6 +16,7 @@ from cofuse.progress import Progress, ProgressCallback, silent
 __all__ = [
     "Flag",
     "Output",
+    "Whole",
     "empty_folder",
     "progress_bars",
     "say",
@@ -23,6 +24,19 @@ __all__ = [
 
 #: A switch without a ``--no-…`` form.
 Flag = Annotated[bool, Parameter(negative=())]
+
+
+def _whole(_: type, tokens: Sequence[Token]) -> int:
+    """Read a whole number; unlike the parser's own way, 2.7 is not taken for 3."""
+    (token,) = tokens
+    try:
+        return int(token.value)
+    except ValueError:
+        raise ValueError(f"{token.value[:40]!r} is no whole number.") from None
+
+
+#: A whole number.
+Whole = Annotated[int, Parameter(converter=_whole)]
 
 #: Where the result goes.
 Output = Annotated[Path, Parameter(name=["--output", "-o"])]
@@ -65,12 +79,11 @@ def say(line: str) -> None:
 
 def empty_folder(path: Path, *, overwrite: bool) -> Path:
     """Make sure of a folder to write many files to; a full one only with ``overwrite``."""
-    if path.is_dir():
-        if any(path.iterdir()) and not overwrite:
-            raise CofuseError(f"{path} is not empty; pass --overwrite to write into it anyway")
-        return path
     try:
-        path.mkdir(parents=True)
+        path.mkdir(parents=True, exist_ok=True)
+        full = any(path.iterdir())
     except OSError as error:
         raise CofuseError(f"the folder {path} cannot be made: {error.strerror}") from error
+    if full and not overwrite:
+        raise CofuseError(f"{path} is not empty; pass `overwrite=True` to write into it anyway")
     return path

@@ -10,11 +10,18 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from cofuse.cli.console import Flag, Output, progress_bars, say
+from cofuse.cli.console import Flag, Output, Whole, progress_bars, say
 from cofuse.errors import CofuseError
 from cofuse.jobs.options import Aligning, Fusing, Maps, Reading, Request, Writing
 
-__all__ = ["AlignOptions", "FuseOptions", "MapOptions", "ReadOptions", "WriteOptions", "fuse"]
+__all__ = [
+    "AlignOptions",
+    "FuseOptions",
+    "MapOptions",
+    "ReadOptions",
+    "WriteOptions",
+    "fuse",
+]
 
 
 @dataclass(frozen=True)
@@ -22,12 +29,15 @@ class FusingOptions(Fusing):
     __doc__ = Fusing.__doc__
 
     setting: Annotated[tuple[str, ...], Parameter(name="--set", negative=())] = ()
+    slab: Whole | None = None
+    slab_overlap: Whole = 0
 
 
 @dataclass(frozen=True)
 class AligningOptions(Aligning):
     __doc__ = Aligning.__doc__
 
+    reference: Whole | None = None
     align_only: Flag = False
 
 
@@ -35,6 +45,7 @@ class AligningOptions(Aligning):
 class WritingOptions(Writing):
     __doc__ = Writing.__doc__
 
+    quality: Whole | None = None
     overwrite: Flag = False
 
 

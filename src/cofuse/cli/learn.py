@@ -9,9 +9,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from cofuse.cli.console import Flag, Output, progress_bars
+from cofuse.arguments import check_number
+from cofuse.cli.console import Flag, Output, Whole, progress_bars
 from cofuse.errors import CofuseError
 from cofuse.learning import (
+    MOST_PATCHES,
     LearningSettings,
     learn_operator,
     learn_separable_operator,
@@ -29,22 +31,22 @@ _FRAMES = (1, 2, 3, 4, 5, 8, 10)
 def learn(
     *images: Path,
     output: Output,
-    patch_size: int = 7,
-    rows: int | None = None,
-    patches: int = 10_000,
+    patch_size: Whole = 7,
+    rows: Whole | None = None,
+    patches: Whole = 10_000,
     separable: Flag = False,
     end_to_end: Flag = False,
-    steps: int = _STEPS,
-    batch: int = _BATCH,
-    side: int = _SIDE,
-    frames: Annotated[tuple[int, ...], Parameter(negative=())] = _FRAMES,
+    steps: Whole = _STEPS,
+    batch: Whole = _BATCH,
+    side: Whole = _SIDE,
+    frames: Annotated[tuple[Whole, ...], Parameter(negative=())] = _FRAMES,
     rate: float = _RATE,
     device: str = "auto",
     start_from: Path | None = None,
     checkpoint: Path | None = None,
-    subspace_dimension: int | None = _DEFAULTS.subspace_dimension,
-    rounds: int = _DEFAULTS.rounds,
-    seed: int = _DEFAULTS.seed,
+    subspace_dimension: Whole | None = _DEFAULTS.subspace_dimension,
+    rounds: Whole = _DEFAULTS.rounds,
+    seed: Whole = _DEFAULTS.seed,
     name: str | None = None,
     overwrite: Flag = False,
     quiet: Flag = False,
@@ -59,11 +61,11 @@ def learn(
     output
         The operator file to write, by custom named .npz.
     patch_size
-        Side of the patches in pixels.
+        Side of the patches in pixels, 2 to 32.
     rows
-        Number of filters: 64 for patches up to 8x8, 1.28 a pixel of the patch above.
+        Number of filters, up to 4096: 64 for patches up to 8x8, 1.28 a pixel of the patch above.
     patches
-        Number of patches to learn from.
+        Number of patches to learn from, up to a million.
     separable
         Learn two small factors whose product is the operator.
     end_to_end
@@ -88,7 +90,7 @@ def learn(
     subspace_dimension
         Dimension r of the subspaces patches are taken to lie in: 3/7 of the patch's pixels.
     rounds
-        Rounds of coding and renewing rows.
+        Rounds of coding and renewing rows, up to 10000.
     seed
         Seed of all that is random.
     name
@@ -106,12 +108,13 @@ def learn(
     from cofuse.operators import operator_bytes
 
     check_report(output, overwrite=overwrite)
-    if not 2 <= patch_size <= 32:
-        raise CofuseError(f"the patch size is {patch_size}; expected 2 to 32")
-    if patches < 1 or seed < 0:
-        raise CofuseError(
-            f"{patches} patches and seed {seed} were given; expected at least 1 and at least 0"
-        )
+    check_number("patch_size", patch_size, 2, 32, whole=True)
+    check_number("patches", patches, 1, MOST_PATCHES, whole=True)
+    if rows is None:
+        rows = 64 if patch_size <= 8 else 8 * round(1.28 * patch_size**2 / 8)
+    settings = LearningSettings(
+        rows=rows, subspace_dimension=subspace_dimension, rounds=rounds, seed=seed
+    )
     if end_to_end and (separable or name):
         raise CofuseError(
             "--separable and --name are about operators; leave them out with --end-to-end"
@@ -143,8 +146,6 @@ def learn(
             checkpoint=checkpoint,
         )
         return
-    if rows is None:
-        rows = 64 if patch_size <= 8 else 8 * round(1.28 * patch_size**2 / 8)
     provenance = {
         "cofuse": __version__,
         "pictures": len(files),
@@ -153,9 +154,6 @@ def learn(
         "patch_size": patch_size,
         "seed": seed,
     }
-    settings = LearningSettings(
-        rows=rows, subspace_dimension=subspace_dimension, rounds=rounds, seed=seed
-    )
     samples = sample_patches(pictures, patch_size=patch_size, count=patches, seed=seed)
     learner = learn_separable_operator if separable else learn_operator
     with progress_bars(quiet=quiet) as progress:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cofuse.cli.console import Flag, say
+from cofuse.cli.console import Flag, Whole, say
 from cofuse.errors import CofuseError
 
 __all__ = ["serve"]
@@ -13,13 +13,13 @@ __all__ = ["serve"]
 def serve(
     *,
     host: str = "127.0.0.1",
-    port: int | None = None,
+    port: Whole | None = None,
     data_dir: Path | None = None,
     demo: Flag = False,
     no_open: Flag = False,
     i_know: Flag = False,
     max_upload: str = "4GB",
-    max_frames: int = 400,
+    max_frames: Whole = 400,
     max_pixels: str = "400MP",
     keep_days: float = 14.0,
     keep_size: str = "50GB",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cofuse.cli.console import Flag, Output, empty_folder
+from cofuse.cli.console import Flag, Output, Whole, empty_folder
 from cofuse.simulation import Simulation, sample_picture, simulate_stack
 
 __all__ = ["simulate", "write_simulation"]
@@ -14,11 +14,11 @@ def simulate(
     picture: Path | None = None,
     *,
     output: Output,
-    frames: int = 5,
+    frames: Whole = 5,
     sigma: float = 0.0,
     max_radius: float = 6.0,
     foreground: Path | None = None,
-    seed: int = 0,
+    seed: Whole = 0,
     overwrite: Flag = False,
     quiet: Flag = False,
 ) -> None:
@@ -31,11 +31,11 @@ def simulate(
     output
         The folder to write: stack/frame-01.png and so on, truth.png, true-source-map.png.
     frames
-        Number of frames.
+        Number of frames, 1 to 100.
     sigma
-        White noise to add, in 8-bit grey levels.
+        White noise to add, in 8-bit grey levels, 0 to 128.
     max_radius
-        Radius in pixels of the widest blur disc.
+        Radius in pixels of the widest blur disc, at most half the picture's shorter side.
     foreground
         A picture to texture the objects in front with.
     seed

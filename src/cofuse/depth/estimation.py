@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from cofuse.arguments import check, check_callback, check_number
 from cofuse.depth.curves import FocusCurve, Peaks, band_energies, noise_energies
 from cofuse.depth.filling import enlarge, enlarge_along, fill, spread
 from cofuse.depth.maps import Depth
@@ -41,7 +43,7 @@ _NEAR, _NEAR_AT_LEAST = 0.05, 1
 
 
 def estimate_depth(
-    stack: Stack,
+    stack: Stack | Sequence[ArrayLike],
     *,
     source_map: NDArray[np.unsignedinteger[Any]] | None = None,
     source_confidence: Levels | None = None,
@@ -58,7 +60,7 @@ def estimate_depth(
     Parameters
     ----------
     stack
-        The frames.
+        A `Stack`, or arrays as `Stack.from_arrays` takes them.
     source_map, source_confidence
         The frame that a fusion chose for every pixel, and how clear it was. Given, the peak is
         looked for near that frame, so that depth and picture tell the same story; where the
@@ -79,13 +81,16 @@ def estimate_depth(
     Depth
         Position, confidence and evidence of every pixel.
     """
-    if z_step is not None and not (np.isfinite(z_step) and z_step != 0):
-        raise CofuseError(f"z_step is {z_step}; expected a number other than 0")
+    stack = Stack.of(stack)
+    if z_step is not None:
+        check("z_step", z_step, "a number other than 0", lambda step: np.isfinite(step) and step)
+    check_number("most_pixels", most_pixels, 1)
+    check_callback("progress", progress)
     shape = stack.shape[:2]
     maps = {"source_map": source_map, "source_confidence": source_confidence, "picture": picture}
     for name, given in maps.items():
-        if given is not None and given.shape[:2] != shape:
-            raise CofuseError(f"{name} has shape {given.shape} but the frames {stack.shape}")
+        if given is not None and np.shape(given)[:2] != shape:
+            raise CofuseError(f"{name} has shape {np.shape(given)} but the frames {stack.shape}")
     scale = 1
     while shape[0] * shape[1] > most_pixels * scale * scale:
         scale *= 2

@@ -25,7 +25,7 @@ def dtype_at(dtype: np.dtype[Any], depth: BitDepth | None) -> np.dtype[Any]:
     if depth is None:
         return dtype
     if depth not in (8, 16, "float"):
-        raise CofuseError(f"depth is {depth!r}; expected 8, 16 or 'float'")
+        raise CofuseError(f"`depth` is {depth!r}; expected 8, 16 or 'float'")
     if depth == "float":
         return dtype if dtype.kind == "f" else np.dtype(np.float32)
     return np.dtype(np.uint8 if depth == 8 else np.uint16)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cofuse.arguments import check_path
 from cofuse.errors import CofuseError
 from cofuse.files.decoding import Picture, describe, explained
 from cofuse.files.formats import OnDamage, RawMode, format_of
@@ -75,6 +76,7 @@ def read_image(
     CofuseError
         The file is missing, damaged, or of a kind that is not read.
     """
+    check_path("path", path)
     pictures = _inspect([Path(path)], all_pages=False, raw_mode=raw_mode, on_damage=on_damage)
     _tell_what_is_left_out(pictures)
     return pictures[0].decode()
@@ -213,9 +215,9 @@ def _inspect(
 ) -> list[Picture]:
     """Tell the formats by the first bytes and read the headers, or those of all pages."""
     if raw_mode not in ("display", "linear"):
-        raise CofuseError(f"raw_mode is {raw_mode!r}; expected 'display' or 'linear'")
+        raise CofuseError(f"`raw_mode` is {raw_mode!r}; expected 'display' or 'linear'")
     if on_damage not in ("refuse", "warn"):
-        raise CofuseError(f"on_damage is {on_damage!r}; expected 'refuse' or 'warn'")
+        raise CofuseError(f"`on_damage` is {on_damage!r}; expected 'refuse' or 'warn'")
     # The cheap look at all of them first: headers can be far apart on a disk.
     formats = [format_of(file) for file in files]
     pictures: list[Picture] = []

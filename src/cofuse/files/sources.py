@@ -6,9 +6,10 @@ import glob
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from cofuse.arguments import check, check_path
 from cofuse.errors import CofuseError
 from cofuse.files.formats import PICTURE_SUFFIXES, RAW_SUFFIXES
 
@@ -43,7 +44,11 @@ def picture_files(paths: PathLike | Sequence[PathLike]) -> list[Path]:
     CofuseError
         A folder or list is empty or cannot be read, or a pattern matches nothing.
     """
+    single = isinstance(paths, str | os.PathLike)
+    check("paths", paths, "a path or several", lambda paths: single or isinstance(paths, Iterable))
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    for path in given:
+        check_path("paths", path)
     return [file for path in given for file in _expand(os.fspath(path))]
 
 

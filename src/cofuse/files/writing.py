@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from cofuse.arguments import check, check_number, check_path
 from cofuse.errors import CofuseError
 from cofuse.files.bit_depth import BitDepth, convert_depth, dtype_at
 from cofuse.files.encoding import FORMATS, Content, suffix_of
@@ -82,8 +83,11 @@ def write_image(
             f"{path} cannot be written from an array of shape {image.shape}; expected "
             "(height, width) or (height, width, 3)"
         )
-    if quality is not None and not (isinstance(quality, int) and 1 <= quality <= 100):
-        raise CofuseError(f"{path} cannot be written at quality {quality}; expected 1 to 100")
+    if quality is not None:
+        check_number("quality", quality, 1, 100, whole=True)
+    if white is not None:
+        check("white", white, "a number above 0", lambda given: 0 < given < np.inf)
+    check("metadata", metadata, "Metadata", lambda m: m is None or isinstance(m, Metadata))
     if alpha is not None:
         alpha = np.asarray(alpha)
         _check_alpha(path, alpha, image)
@@ -133,6 +137,7 @@ def check_output(
     CofuseError
         As `write_image` would.
     """
+    check_path("path", path)
     path = Path(path)
     suffix = suffix_of(path)
     if suffix not in FORMATS:
@@ -217,7 +222,7 @@ def _move_without_replacing(temporary: Path, target: Path, path: Path) -> None:
 
 def _exists(path: Path) -> CofuseError:
     """Say that a file is in the way."""
-    return CofuseError(f"{path} exists; pass --overwrite / overwrite=True to replace it")
+    return CofuseError(f"{path} exists; pass `overwrite=True` to replace it")
 
 
 def _check_depth(path: Path, dtype: np.dtype[Any]) -> None:
@@ -232,7 +237,7 @@ def _check_depth(path: Path, dtype: np.dtype[Any]) -> None:
         bits = 16 if "uint16" in allowed else 8
         expected = (
             f"this format holds {' and '.join(allowed)} only: choose {remedy}, or give up the "
-            f"finer steps with --depth {bits} / depth={bits}"
+            f"finer steps with `depth={bits}`"
         )
     raise CofuseError(f"{path} cannot hold values of type {dtype.name}; {expected}")
 

@@ -36,10 +36,11 @@ def check_folder(job: Job) -> None:
     asked = {**asdict(request.maps), "slab": request.fusing.slab}
     for name, value in asked.items():
         if value is not None:
-            option = f"--{name.replace('_', '-')}"
-            raise CofuseError(f"--align-only writes aligned frames and no more; leave out {option}")
+            raise CofuseError(
+                f"`align_only=True` writes aligned frames and no more; leave out `{name}`"
+            )
     if folder.exists() and not folder.is_dir():
-        raise CofuseError(f"{folder} is a file; with --align-only name a folder for the frames")
+        raise CofuseError(f"{folder} is a file; expected a folder for the frames")
     outputs = aligned_paths(job)
     if request.aligning.save_transforms is not None:
         check_report(request.aligning.save_transforms, overwrite=overwrite)

@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cofuse import __version__
+from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
 from cofuse.files import read_stack, write_json
 from cofuse.files.writing import check_destination
+from cofuse.jobs.checking import check_options
 from cofuse.jobs.grouping import Group
 from cofuse.jobs.options import Maps, Request
 from cofuse.jobs.outputs import noise_in_words, preview_path
 from cofuse.jobs.run import Job
-from cofuse.jobs.settings import chosen_settings, noise_level
 from cofuse.jobs.slabs import slab_folder
 from cofuse.progress import ProgressCallback, silent
 
@@ -106,10 +107,8 @@ class Batch:
 
     def check(self, groups: Sequence[Group]) -> None:
         """Refuse, before any work, what would be wrong for all stacks."""
-        if self.least < 1:
-            raise CofuseError(f"--least is {self.least}; expected 1 or more")
-        chosen_settings(self.like.fusing)
-        noise_level(self.like.fusing.sigma)
+        check_number("least", self.least, 1, whole=True)
+        check_options(self.like)
         # Maps of one stack may be named as the picture of another: a-depth.png.
         paths = Counter(path for group in groups for path in self._outputs(group))
         twice = [path.name for path, count in paths.items() if count > 1]
@@ -144,14 +143,15 @@ class Batch:
         if isinstance(before, dict) and not overwrite:
             changed = [what for what in digests if before.get(what) != digests[what]]
             raise CofuseError(
-                f"done before with other {' and '.join(changed)}; pass --overwrite to do it again"
+                f"done before with other {' and '.join(changed)}; pass `overwrite=True` to do it "
+                "again"
             )
         if self.folder.is_dir():
             for path in (*self._outputs(group), self._record(group)):
                 if path != self._slabs(group):
                     check_destination(path, overwrite=overwrite)
                 elif path.exists() and not overwrite:
-                    raise CofuseError(f"{path} exists; pass --overwrite to replace it")
+                    raise CofuseError(f"{path} exists; pass `overwrite=True` to replace it")
         return None
 
     def plan(self, group: Group) -> Result:

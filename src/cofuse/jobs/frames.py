@@ -28,6 +28,7 @@ __all__ = [
     "in_words",
     "mend_hot_pixels",
     "parse_range",
+    "range_parts",
     "read_frames",
     "take",
 ]
@@ -100,21 +101,27 @@ def _file_of_every_frame(files: Sequence[Path], count: int) -> list[Path]:
     return [file for file, n in zip(files, pages, strict=True) for _ in range(n)]
 
 
+def range_parts(text: str) -> list[tuple[str, re.Match[str]]]:
+    """Take frame numbers such as 3-40:2 or 1,5,9- apart at the commas."""
+    parts = [part.strip() for part in text.split(",")]
+    found = [(part, match) for part in parts if (match := _RANGE.fullmatch(part))]
+    if len(found) < len(parts):
+        raise CofuseError(
+            f"`frames` is {text!r}, which is no range; expected numbers from 1 such as 3-40, "
+            "3-40:2 or 1,5,9-"
+        )
+    return found
+
+
 def parse_range(text: str, count: int) -> tuple[int, ...]:
     """Read frame numbers such as 3-40:2 or 1,5,9-; the indices are from 0."""
     found: list[int] = []
-    for part in text.split(","):
-        match = _RANGE.fullmatch(part.strip())
-        if not match:
-            raise CofuseError(
-                f"the frames {text!r} are no range; expected numbers from 1 such as 3-40, 3-40:2 "
-                "or 1,5,9-"
-            )
+    for part, match in range_parts(text):
         first, dash, last, step = match.groups()
         end = int(last) if last else count if dash else int(first)
         if not 1 <= int(first) <= end <= count or int(step or 1) < 1:
             raise CofuseError(
-                f"the frames {part.strip()!r} are not among the {count} there are; expected "
+                f"the frames {part!r} are not among the {count} there are; expected "
                 f"numbers from 1 to {count}, the smaller first"
             )
         found += range(int(first) - 1, end, int(step or 1))

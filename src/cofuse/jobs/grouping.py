@@ -63,7 +63,7 @@ class Grouping:
 
     def __post_init__(self) -> None:
         if self.gap is not None and not 0 <= self.gap < float("inf"):
-            raise CofuseError(f"--gap is {self.gap}; expected a number of seconds, 0 or more")
+            raise CofuseError(f"`gap` is {self.gap}; expected a number of seconds, 0 or more")
         self.expression()
 
     def expression(self) -> re.Pattern[str] | None:
@@ -74,11 +74,11 @@ class Grouping:
             expression = re.compile(self.pattern)
         except re.error as error:
             raise CofuseError(
-                f"--pattern {self.pattern!r} is no regular expression: {error}"
+                f"`pattern` {self.pattern!r} is no regular expression: {error}"
             ) from error
         if not expression.groups:
             raise CofuseError(
-                f"--pattern {self.pattern!r} has no group; put what the names of one stack share "
+                f"`pattern` {self.pattern!r} has no group; put what the names of one stack share "
                 r"in brackets, for example '(.+)_\d+\.jpg'"
             )
         return expression
@@ -186,7 +186,7 @@ def _divided(
     raw = sum(file.suffix.lower() in RAW_SUFFIXES for file in pictures)
     if expression is None and 0 < raw < len(pictures):
         raise CofuseError(
-            f"{folder} holds camera RAW beside other pictures; choose one kind with --pattern, for "
+            f"{folder} holds camera RAW beside other pictures; choose one kind with `pattern`, for "
             r"example '(IMG).*\.jpg'"
         )
     for files in groups.values():
@@ -212,7 +212,7 @@ def _by_name(
             others.append(file.name)
     if others:
         count = f"{len(others)} of {len(pictures)} pictures in {folder}"
-        warnings.warn(f"{count} do not match --pattern, for example {others[0]}", stacklevel=2)
+        warnings.warn(f"{count} do not match `pattern`, for example {others[0]}", stacklevel=2)
     return groups
 
 

@@ -64,7 +64,7 @@ class Aligning:
     save_transforms
         Write the transforms to this file, as JSON.
     align_only
-        Write the aligned frames, as TIFF, to the folder that --output names, and do no more.
+        Write the aligned frames, as TIFF, to the output, a folder, and do no more.
     """
 
     align: bool = True
@@ -87,7 +87,8 @@ class Fusing:
     preset
         auto, fast without the trained model, or paper for the letter's own method.
     sigma
-        Noise level in 8-bit grey levels (white at 255) whatever the depth, or auto to estimate it.
+        Noise level in 8-bit grey levels (white at 255) whatever the depth, 0 to 128, or auto to
+        estimate it.
     denoise
         How much of the noise to take out: from 0, nothing, to 1, all of it.
     operator

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -71,21 +70,18 @@ def folder_of_new_files(folder: Path) -> Iterator[list[Path]]:
 
 
 def check_maps(maps: Maps, frames: int) -> None:
-    """Refuse what cannot be made of so many frames, and sizes that are none."""
+    """Refuse what cannot be made of so many frames."""
     if maps.needs_depth and frames < 2:
         raise CofuseError("the depth of one frame cannot be told; give two or more")
-    if maps.z_step is not None and not (math.isfinite(maps.z_step) and maps.z_step != 0):
-        raise CofuseError(f"--z-step is {maps.z_step}; expected a number other than 0")
-    if maps.pixel_size is not None and not (math.isfinite(maps.pixel_size) and maps.pixel_size > 0):
-        raise CofuseError(f"--pixel-size is {maps.pixel_size}; expected a number above 0")
 
 
 def check_outputs(request: Request, frames: Frames) -> None:
     """Refuse, before any work, what could not be written after it."""
     maps, writing = request.maps, request.writing
     overwrite = writing.overwrite
-    if writing.quality is not None and not 1 <= writing.quality <= 100:
-        raise CofuseError(f"--quality is {writing.quality}; expected 1 to 100")
+    for path in (maps.source_map, maps.depth_map):
+        if path is not None and not path.name:
+            raise CofuseError(f"{path} is a folder; expected the name of a file to write")
     if maps.point_cloud is not None and maps.point_cloud.suffix.lower() != ".ply":
         raise CofuseError(f"{maps.point_cloud} is no name of a point cloud; name it .ply")
     named: list[tuple[Path | None, Any]] = [
@@ -99,7 +95,7 @@ def check_outputs(request: Request, frames: Frames) -> None:
     pictures += [(path, np.uint8) for path in previews]
     others = [maps.point_cloud, maps.report, request.aligning.save_transforms]
     files = [path for path in others if path is not None]
-    # That a frame is in the way comes first: --overwrite would be no remedy.
+    # That a frame is in the way comes first: overwriting would be no remedy.
     check_distinct([request.output, *(path for path, _ in pictures), *files], request, frames)
     dtype, depth = frames.stack.dtype, bit_depth(writing)
     check_output(request.output, overwrite=overwrite, dtype=dtype, depth=depth)
@@ -191,7 +187,7 @@ def write_depth(
         if depth.z_step is not None and pixel_size is None:
             warnings.warn(
                 "the size of a pixel is not known and taken as 1 micrometre in the point cloud; "
-                "say it with --pixel-size",
+                "say it with `pixel_size`",
                 stacklevel=4,
             )
         with written_whole(maps.point_cloud, overwrite=overwrite) as file:

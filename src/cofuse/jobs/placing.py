@@ -59,7 +59,7 @@ def given_alignment(stack: Stack, aligning: Aligning, path: Path) -> Alignment:
     if aligning.reference not in (None, alignment.reference + 1):
         raise CofuseError(
             f"the reference is frame {aligning.reference}, but the transforms in {path} are for "
-            f"frame {alignment.reference + 1}; leave --reference out, or align the stack anew"
+            f"frame {alignment.reference + 1}; leave `reference` out, or align the stack anew"
         )
     if not aligning.match_exposure:
         ones = tuple((1.0,) * len(gains) for gains in alignment.gains)
@@ -76,7 +76,9 @@ def read_transforms(path: Path) -> Alignment:
     except OSError as error:
         raise CofuseError(f"{path} cannot be opened: {error.strerror}; check the path") from error
     except UnicodeDecodeError as error:
-        raise CofuseError(f"{path} is no text; expected a file of --save-transforms") from error
+        raise CofuseError(
+            f"{path} is no text; expected a file that `save_transforms` named"
+        ) from error
     try:
         return alignment_from_json(text)
     except CofuseError as error:

@@ -21,6 +21,7 @@ from cofuse.files.writing import check_output
 from cofuse.fusion import fuse
 from cofuse.images import Fusion, Pixels, Stack
 from cofuse.jobs.aligned_frames import check_folder, write_aligned
+from cofuse.jobs.checking import check_options
 from cofuse.jobs.frames import (
     Frames,
     Held,
@@ -50,7 +51,7 @@ from cofuse.jobs.placing import (
     reference_index,
     save_transforms,
 )
-from cofuse.jobs.settings import check_settings, check_size, chosen_settings, noise_level
+from cofuse.jobs.settings import check_size, chosen_settings, noise_level
 from cofuse.jobs.slabs import check_slabs, fuse_slabs, new_slabs
 from cofuse.memory import format_size, parse_size, used_memory
 from cofuse.planning import Work, estimate_seconds, plan_fusion
@@ -135,16 +136,13 @@ class Job:
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        check_options(request)
         self.settings = chosen_settings(request.fusing)
         self.sigma = noise_level(request.fusing.sigma)
-        check_settings(self.settings, request.fusing)
         given = request.fusing.max_memory
         #: Most bytes that the job may have, if somebody named them.
         self.ceiling = None if given is None else parse_size(given)
         aligning = request.aligning
-        files = aligning.transforms is not None or aligning.save_transforms is not None
-        if not aligning.align and (aligning.align_only or files):
-            raise CofuseError("--no-align leaves nothing to align; leave it out")
         if not aligning.align_only:
             # A wrong name is told before frames are looked for.
             check_output(request.output, overwrite=True)

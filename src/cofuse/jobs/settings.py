@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any, get_args, get_type_hints
 
+from cofuse.arguments import check_number, check_sigma
 from cofuse.devices import resolve_device
 from cofuse.errors import CofuseError
 from cofuse.jobs.options import Fusing
 from cofuse.joint import load_model
 from cofuse.operators import load_operator
 from cofuse.patches import patch_positions
-from cofuse.settings import PRESETS, FusionSettings
+from cofuse.settings import FusionSettings, resolve_preset
 
 __all__ = ["check_settings", "check_size", "chosen_settings", "noise_level"]
 
 
 def chosen_settings(fusing: Fusing) -> FusionSettings:
     """Take a preset's settings and change some, each NAME=VALUE read as the setting's type."""
-    if fusing.preset not in PRESETS:
-        raise CofuseError(f"there is no preset {fusing.preset!r}; known are {', '.join(PRESETS)}")
-    settings = PRESETS[fusing.preset]
+    settings = resolve_preset(fusing.preset)
     changed: dict[str, Any] = {}
     kinds = get_type_hints(FusionSettings)
     for change in fusing.setting:
@@ -29,7 +27,7 @@ def chosen_settings(fusing: Fusing) -> FusionSettings:
         name = name.strip().replace("-", "_")
         if not equals or name not in kinds:
             raise CofuseError(
-                f"--set {change} names no setting; expected NAME=VALUE with one of "
+                f"`setting` {change} names no setting; expected NAME=VALUE with one of "
                 f"{', '.join(kinds)}"
             )
         now = getattr(settings, name)
@@ -39,9 +37,12 @@ def chosen_settings(fusing: Fusing) -> FusionSettings:
             changed[name] = kind(text)
         except ValueError:
             raise CofuseError(
-                f"--set {change}: {text!r} is no value for {name}, which is {now!r} by default"
+                f"`setting` {change}: {text!r} is no value for {name}, which is {now!r} by default"
             ) from None
-    return dataclasses.replace(settings, **changed)
+    try:
+        return dataclasses.replace(settings, **changed)
+    except CofuseError as error:
+        raise CofuseError(f"`setting`: {error}") from error
 
 
 def noise_level(text: str) -> float | None:
@@ -52,21 +53,19 @@ def noise_level(text: str) -> float | None:
         sigma = float(text)
     except ValueError:
         raise CofuseError(
-            f"--sigma is {text!r}; expected auto or a number of 8-bit grey levels"
+            f"`sigma` is {text!r}; expected auto or a number of 8-bit grey levels"
         ) from None
-    if not 0 <= sigma < math.inf:
-        raise CofuseError(f"--sigma is {text}; expected a number of grey levels, 0 or more")
+    check_sigma(sigma)
     return sigma
 
 
 def check_settings(settings: FusionSettings, fusing: Fusing) -> None:
     """Refuse, before frames are looked for, what `fuse` would refuse after they were aligned."""
-    if not 0 <= fusing.denoise <= 1:
-        raise CofuseError(f"denoise is {fusing.denoise}; expected a number from 0 to 1")
+    check_number("denoise", fusing.denoise, 0, 1)
     if settings.method != "joint" and fusing.device not in ("auto", "cpu"):
         raise CofuseError(
             f"device {fusing.device} was asked for, but only the preset auto runs on devices; use "
-            "it, or --device cpu"
+            "it, or `device='cpu'`"
         )
     if settings.method == "joint":
         if fusing.device != "auto":
@@ -77,21 +76,27 @@ def check_settings(settings: FusionSettings, fusing: Fusing) -> None:
                 "with the preset fast or paper"
             )
         load_model(settings.model)
-    elif settings.method == "letter" and fusing.denoise != 1:
+        return
+    load_operator(settings.operator if fusing.operator is None else fusing.operator)
+    if settings.method == "shrinkage":
+        load_operator(settings.restoring_operator)
+    elif fusing.denoise != 1:
         raise CofuseError(
-            f"denoise is {fusing.denoise}, but the letter's method restores whole; use the preset "
-            "auto or fast, or sigma 0"
+            f"`denoise` is {fusing.denoise}, but the letter's method restores whole; use the "
+            "preset auto or fast, or sigma 0"
         )
 
 
 def check_size(
     settings: FusionSettings, fusing: Fusing, sigma: float | None, shape: tuple[int, ...]
 ) -> None:
-    """Refuse operators that are not there, or whose patches are larger than the frames."""
+    """Refuse operators whose patches are larger than the frames."""
     if settings.method == "joint":
         return
-    patch_positions(shape, load_operator(fusing.operator or settings.operator).patch_size, 1)
-    if settings.method == "shrinkage" and sigma != 0:
-        restoring = load_operator(settings.restoring_operator)
-        if sigma is not None:
-            patch_positions(shape, restoring.patch_size, 1)
+    patch_positions(
+        shape,
+        load_operator(settings.operator if fusing.operator is None else fusing.operator).patch_size,
+        1,
+    )
+    if settings.method == "shrinkage" and sigma:
+        patch_positions(shape, load_operator(settings.restoring_operator).patch_size, 1)

@@ -24,7 +24,15 @@ from cofuse.progress import Progress, ProgressCallback
 if TYPE_CHECKING:
     from cofuse.jobs.run import Job
 
-__all__ = ["check_slabs", "fuse_slabs", "new_slabs", "slab_folder", "slab_paths", "slab_ranges"]
+__all__ = [
+    "check_slab_size",
+    "check_slabs",
+    "fuse_slabs",
+    "new_slabs",
+    "slab_folder",
+    "slab_paths",
+    "slab_ranges",
+]
 
 _SLAB = re.compile(r"slab-\d{3,}\.tif")
 
@@ -35,12 +43,7 @@ def slab_ranges(count: int, size: int, overlap: int) -> list[range]:
     >>> slab_ranges(7, 3, 1)
     [range(0, 3), range(2, 5), range(4, 7)]
     """
-    if size < 2:
-        raise CofuseError(f"a slab is to have {size} frames; expected 2 or more")
-    if not 0 <= overlap < size:
-        raise CofuseError(
-            f"slabs of {size} frames are to share {overlap}; expected 0 to {size - 1}"
-        )
+    check_slab_size(size, overlap)
     ranges, start = [], 0
     while True:
         stop = min(start + size, count)
@@ -48,6 +51,20 @@ def slab_ranges(count: int, size: int, overlap: int) -> list[range]:
         if stop == count:
             return ranges
         start += size - overlap
+
+
+def check_slab_size(size: int | None, overlap: int) -> None:
+    """Refuse slabs of fewer than two frames, and such as share all of them or fewer than none."""
+    if size is None:
+        if overlap:
+            raise CofuseError("`slab_overlap` is for slabs; say how many frames with `slab`")
+        return
+    if size < 2:
+        raise CofuseError(f"a slab is to have {size} frames; expected 2 or more")
+    if not 0 <= overlap < size:
+        raise CofuseError(
+            f"slabs of {size} frames are to share {overlap}; expected 0 to {size - 1}"
+        )
 
 
 def slab_folder(output: Path) -> Path:
@@ -65,8 +82,6 @@ def check_slabs(job: Job) -> None:
     """Refuse, before any work, slabs that cannot be cut or written."""
     request = job.request
     if request.fusing.slab is None:
-        if request.fusing.slab_overlap:
-            raise CofuseError("--slab-overlap is for slabs; say how many frames with --slab")
         return
     count = len(job.frames.stack)
     ranges = slab_ranges(count, request.fusing.slab, request.fusing.slab_overlap)
@@ -75,7 +90,7 @@ def check_slabs(job: Job) -> None:
         raise CofuseError(f"{folder} is a file, but the slabs need a folder of that name")
     if not request.writing.overwrite and _slabs_in(folder):
         raise CofuseError(
-            f"{folder} holds slabs of an earlier run; pass --overwrite to replace them"
+            f"{folder} holds slabs of an earlier run; pass `overwrite=True` to replace them"
         )
     check_distinct(paths, request, job.frames)
 

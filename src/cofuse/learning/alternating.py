@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cofuse.arguments import check, check_callback, check_number
 from cofuse.cosparse import CosparseCode, cosparse_code
 from cofuse.errors import CofuseError
 from cofuse.operators import AnalysisOperator, coherence
@@ -33,6 +34,10 @@ Array = NDArray[np.float64]
 _LEAST_USAGE = 0.1
 
 
+#: Largest numbers that still come to an end: all patches are coded with all rows in every round.
+_MOST = {"rows": 4096, "rounds": 10_000, "coding_iterations": 10_000}
+
+
 @dataclass(frozen=True)
 class LearningSettings:
     """Choices of the learner; the letter gives patch size, rows and patches, the rest is ours.
@@ -40,7 +45,7 @@ class LearningSettings:
     Attributes
     ----------
     rows
-        h, the number of filters.
+        h, the number of filters, up to 4096.
     subspace_dimension
         r: a patch's co-support has rank m − r. Default: 3/7 of m, 21 for patches of 7 × 7.
     noise
@@ -65,6 +70,15 @@ class LearningSettings:
     coding_iterations: int = 10
     max_coherence: float = 0.97
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, most in _MOST.items():
+            check_number(name, getattr(self, name), 1, most, whole=True)
+        if self.subspace_dimension is not None:
+            check_number("subspace_dimension", self.subspace_dimension, whole=True)
+        check_number("seed", self.seed, 0, whole=True)
+        for name in ("noise", "weight", "max_coherence"):
+            check_number(name, getattr(self, name), 0)
 
     def rank(self, pixels: int) -> int:
         """Rank m − r of the co-supports of patches with m ``pixels``."""
@@ -91,7 +105,7 @@ def learn_operator(
 ) -> LearnedOperator:
     """Learn h rows from normalised patches in the columns of ``patches``, shape (m, N)."""
     settings = settings or LearningSettings()
-    check_patches(patches, settings)
+    check_patches(patches, settings, provenance, progress)
     rng = np.random.default_rng(settings.seed)
     noisy = add_noise(patches, settings.noise, rng)
     rows = np.array([draw_row(noisy, rng) for _ in range(settings.rows)])
@@ -222,8 +236,17 @@ class Course:
         return SolverTrace(solver, self._rounds, redrawn == 0, reason, history)
 
 
-def check_patches(patches: Array, settings: LearningSettings) -> None:
+def check_patches(
+    patches: Array,
+    settings: LearningSettings,
+    provenance: dict[str, Any] | None,
+    progress: ProgressCallback,
+) -> None:
     """Refuse settings under which no operator can be learned."""
+    check("patches", patches, "an array with a patch in every column", lambda p: p.ndim == 2)
+    check("settings", settings, "LearningSettings", lambda s: isinstance(s, LearningSettings))
+    check("provenance", provenance, "a dict", lambda p: p is None or isinstance(p, dict))
+    check_callback("progress", progress)
     m, count = patches.shape
     if settings.rows < m - 1:
         raise CofuseError(
@@ -236,5 +259,3 @@ def check_patches(patches: Array, settings: LearningSettings) -> None:
         raise CofuseError(
             f"the subspace dimension is {settings.subspace_dimension}; expected 1 to {m - 1}"
         )
-    if settings.rounds < 1:
-        raise CofuseError(f"{settings.rounds} rounds were asked for; expected 1 or more")

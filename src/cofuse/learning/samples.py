@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
 
-__all__ = ["normalise_patches", "sample_patches"]
+__all__ = ["MOST_PATCHES", "normalise_patches", "sample_patches"]
+
+#: As many patches of 7 x 7 pixels take half a gigabyte, and a few times that while they are coded.
+MOST_PATCHES = 1_000_000
 
 #: Patches with less contrast (standard deviation, in grey levels) are flat: they teach nothing
 #: and, brought to unit length, would be mostly quantisation noise.
@@ -26,8 +30,9 @@ def sample_patches(
     """
     if not pictures:
         raise CofuseError("no pictures to learn from were given")
-    if count < 1:
-        raise CofuseError(f"{count} patches were asked for; expected 1 or more")
+    check_number("patch_size", patch_size, 1, whole=True)
+    check_number("seed", seed, 0, whole=True)
+    check_number("count", count, 1, MOST_PATCHES, whole=True)
     n = patch_size
     for picture in pictures:
         if min(picture.shape) < n:

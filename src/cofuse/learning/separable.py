@@ -47,7 +47,7 @@ def learn_separable_operator(
 ) -> LearnedOperator:
     """Learn two factors of √h × n (8 × 7 for 64 rows) from normalised patches, shape (m, N)."""
     settings = settings or LearningSettings()
-    check_patches(patches, settings)
+    check_patches(patches, settings, provenance, progress)
     n, side = round(len(patches) ** 0.5), round(settings.rows**0.5)
     if side * side != settings.rows:
         raise CofuseError(

@@ -103,7 +103,7 @@ def check_sources(
 def check_pair(image: ArrayLike, truth: ArrayLike, white: float) -> tuple[Pixels, Pixels]:
     """Refuse what cannot be compared with the truth; return both as arrays of (H, W, channels)."""
     if not (np.isfinite(white) and white > 0):
-        raise CofuseError(f"white is {white}; expected a positive number")
+        raise CofuseError(f"`white` is {white}; expected a positive number")
     pair = np.asarray(image), np.asarray(truth)
     for array, name in zip(pair, ("the picture", "the truth"), strict=True):
         if array.ndim not in (2, 3):

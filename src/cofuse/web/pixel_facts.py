@@ -47,7 +47,8 @@ class PixelFacts:
     depth
         Position along the stack; None where there is no depth map.
     filters
-        Those of the operator that answer most on the result's patch here, the largest first.
+        Those of the operator of ``fast`` that answer most on the result's patch here, the largest
+        first.
     """
 
     x: int

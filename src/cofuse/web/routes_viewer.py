@@ -74,11 +74,19 @@ def pixel(
     y: Annotated[int, Query(ge=0, lt=10**6)],
     here: Here,
 ) -> AnyJSON:
-    """All that is known about one pixel."""
+    """All that is known about one pixel.
+
+    Activity and filters are the preset ``fast``'s measure of sharpness; ``activity_decided`` says
+    whether the frames were chosen by it. The other presets choose by measures of their own.
+    """
     record = here.store.job(job)
     found = asdict(here.viewer.pixel(record, x, y))
     frame = found["frame"]
-    return {**found, "frame_name": None if frame is None else result_of(record).names[frame]}
+    return {
+        **found,
+        "frame_name": None if frame is None else result_of(record).names[frame],
+        "activity_decided": record.options.preset == "fast",
+    }
 
 
 @router.get("/jobs/{job}/histogram")

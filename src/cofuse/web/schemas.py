@@ -190,7 +190,7 @@ class Uploaded(BaseModel):
 class Options(_Strict):
     """How to fuse; the words of the command line."""
 
-    sigma: Literal["auto"] | Annotated[FiniteFloat, Field(ge=0, le=255)] = "auto"
+    sigma: Literal["auto"] | Annotated[FiniteFloat, Field(ge=0, le=128)] = "auto"
     denoise: Annotated[FiniteFloat, Field(ge=0, le=1)] = 1.0
     align: bool = True
     preset: Literal["auto", "fast", "paper"] = "auto"

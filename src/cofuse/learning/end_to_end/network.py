@@ -1,11 +1,13 @@
 """The joint model in torch, for training: frames and their noise in, one restored picture out.
 
-`cofuse.joint` runs the same model on arrays without torch; a test holds the two together. The
-model has two parts. The *weigher* looks at the analysis coefficients of every frame beside those
-of their mean, on five scales, and gives every pixel of every frame one score for being the sharp
-one and one for each of three bands of frequency. The frames are mixed band by band with these
-scores, so that everything in which they agree is averaged. The *stages* then descend an unrolled
-analysis-operator energy with a flexible penalty,
+`cofuse.joint` holds its sizes and files; `cofuse.kernels` runs it without this module, in NumPy
+(`joint_reference`), compiled and on devices, and tests hold all of them together.
+
+The model has two parts. The *weigher* looks at the analysis coefficients of every frame beside
+those of their mean, on five scales, and gives every pixel of every frame one score for being the
+sharp one and one for each of three bands of frequency. The frames are mixed band by band with
+these scores, so that everything in which they agree is averaged. The *stages* then descend an
+unrolled analysis-operator energy with a flexible penalty,
 
     x ← x − Ω_tᵀ φ_t(Ω_t x) − β_t (x − y),    φ(u) = A u Σ_j a_j / (1 + (u/b_j)²),
 

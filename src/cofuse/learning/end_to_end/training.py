@@ -77,7 +77,7 @@ class TrainingSettings:
         counts = ("steps", "batch", "side", "stages", "filters", "coarse_filters")
         for name in (*counts, "validate_every", "patience"):
             if getattr(self, name) < 1:
-                raise CofuseError(f"{name} is {getattr(self, name)}; expected 1 or more")
+                raise CofuseError(f"`{name}` is {getattr(self, name)}; expected 1 or more")
         if self.side < 48 or self.filters < 48:
             raise CofuseError(
                 f"side {self.side} and {self.filters} filters were given; expected 48 or more each"
@@ -215,7 +215,7 @@ def pick_device(name: str) -> str:
     if name not in there:
         raise CofuseError(f"the device is {name!r}; expected auto, {', '.join(there)}")
     if not there[name]:
-        raise CofuseError(f"there is no {name} device on this machine; use --device cpu")
+        raise CofuseError(f"there is no {name} device on this machine; use `device='cpu'`")
     return name
 
 

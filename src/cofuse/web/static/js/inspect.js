@@ -65,6 +65,9 @@ function show(facts) {
   if (facts.confidence !== null && facts.confidence !== undefined) rows.push(factRow("Confidence", `${Math.round(facts.confidence * 100)} %`));
   if (facts.depth !== null && facts.depth !== undefined) rows.push(factRow("Depth", `frame ${(facts.depth + 1).toFixed(1)}`));
   byId("pixel-table").tBodies[0].replaceChildren(...rows);
+  byId("activity-words").textContent = facts.activity_decided
+    ? "Measured by the filters below. The frame was chosen by it."
+    : `Measured by the filters below, for comparison only: ${job.options.preset} chooses by another measure.`;
   byId("activity").replaceChildren(activityChart(facts.activity, facts.frame, names));
   highlightFilters(facts.filters ?? []);
 }

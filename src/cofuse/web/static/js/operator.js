@@ -1,4 +1,4 @@
-// The learned filters as small pictures, and those that respond at a pixel.
+// The learned filters of the preset fast as small pictures, and those that respond at a pixel.
 
 import * as api from "./api.js";
 import { attempt, byId, make } from "./dom.js";
@@ -31,7 +31,7 @@ export async function showOperator() {
       make("li", { "data-filter": index, title: `Filter ${index + 1}` }, make("span", { class: "visually-hidden", text: `Filter ${index + 1}` }), filterPicture(values, operator.side)),
     ),
   );
-  byId("operator-title").textContent = `The learned filters · ${operator.name}`;
+  byId("operator-title").textContent = `Learned filters of the preset fast · ${operator.name}`;
   mark();
 }
 
