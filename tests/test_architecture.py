@@ -80,7 +80,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "metrics": ({"images"}, {"cv2", "scipy"}),
     "files": (
         {"cofuse", "images", "progress", "threads"},
-        {"PIL", "imagecodecs", "pillow_heif", "rawpy", "tifffile"},
+        {"PIL", "imagecodecs", "pillow_heif", "psutil", "rawpy", "tifffile"},
     ),
     "jobs": (
         {"alignment", "cofuse", "depth", "devices", "files", "fusion", "hot_pixels", "images"}

@@ -1,54 +1,86 @@
 """The command line: `main` parses, calls one command, and turns its end into an exit code.
 
-Exit codes: 0 done; 1 some stacks of a batch failed; 2 a mistake the user can mend, told in one
-line; 130 interrupted.
+Exit codes: 0 done; 1 some stacks of a batch are not done; 2 a mistake the user can mend, told in
+one line; 129, 130 and 143 stopped by a hangup, an interrupt and a request to terminate.
 """
 
 from __future__ import annotations
 
 import gc
-import os
 import sys
 import warnings
 from collections.abc import Sequence
+
+from cofuse.cli.ending import Interruption, is_lack_of_memory, open_streams, say, shut_output
+from cofuse.errors import CofuseError
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    if arguments is None:
-        # The process is ours. Libraries make some hundred thousand objects as they load, none of
-        # them garbage: to look through these again and again takes a third of a second.
-        gc.set_threshold(500_000)
-    from cyclopts import CycloptsError
+    if arguments is not None:
+        return _run(list(arguments), None)
+    # The process is ours.
+    interruption = Interruption()
+    open_streams()
+    # Libraries make some hundred thousand objects as they load, none of them garbage: to look
+    # through these again and again takes a third of a second.
+    gc.set_threshold(500_000)
+    return _run(sys.argv[1:], interruption)
 
-    from cofuse.cli.application import app, load_commands
-    from cofuse.cli.console import say
-    from cofuse.errors import CofuseError
 
-    tokens = list(sys.argv[1:] if arguments is None else arguments)
+def _run(tokens: list[str], interruption: Interruption | None) -> int:
+    debug = "--debug" in tokens
+    tokens = [token for token in tokens if token != "--debug"]
     if hasattr(sys.stdout, "reconfigure"):
         # A file name the terminal cannot spell must not spoil the summary of work well done.
         sys.stdout.reconfigure(errors="backslashreplace")
-    debug = "--debug" in tokens
-    tokens = [token for token in tokens if token != "--debug"]
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
         warnings.simplefilter("always", UserWarning)
         try:
+            from cofuse.cli.application import app, load_commands
+
             load_commands(tokens)
             code = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
-        except (CofuseError, CycloptsError) as error:
-            if debug:
-                raise
-            say(f"error: {' '.join(str(error).split())}")
-            return 2
-        except BrokenPipeError:
-            # Whoever read the output has gone, as `head` does: no reason to complain.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
+            sys.stdout.flush()
         except KeyboardInterrupt:
-            say("interrupted; nothing was written half")
-            return 130
+            return _interrupted(interruption)
+        except Exception as error:
+            if interruption is not None and interruption.number:  # a library made it its own error
+                return _interrupted(interruption)
+            told = _told(error)
+            if told is None or debug:
+                raise
+            if told:
+                say(f"error: {' '.join(told.split())}")
+            return 2 if told else 0
     return code or 0
+
+
+def _interrupted(interruption: Interruption | None) -> int:
+    say("interrupted; nothing was written half")
+    return 130 if interruption is None else 128 + interruption.number
+
+
+def _told(error: Exception) -> str | None:
+    """What to say of an error; nothing where it is none, None where it is a mistake of ours."""
+    from cyclopts import CycloptsError
+
+    if isinstance(error, CofuseError | CycloptsError):
+        return str(error)
+    if is_lack_of_memory(error):
+        return (
+            "out of memory; use fewer or smaller frames, close other programs, or raise the limit "
+            "that is set (ulimit -v)"
+        )
+    if isinstance(error, OSError) and error.filename is None:
+        try:
+            sys.stdout.flush()
+        except OSError as failure:
+            shut_output()
+            # Whoever read the output may have gone, as `head` does: no reason to complain.
+            gone = isinstance(failure, BrokenPipeError)
+            return "" if gone else f"standard output cannot be written to ({failure.strerror})"
+    return None

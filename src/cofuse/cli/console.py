@@ -10,6 +10,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from cofuse.cli.ending import say
 from cofuse.errors import CofuseError
 from cofuse.progress import Progress, ProgressCallback, silent
 
@@ -56,11 +57,6 @@ def progress_bars(*, quiet: bool) -> Iterator[ProgressCallback]:
 
     with bars:
         yield show
-
-
-def say(line: str) -> None:
-    """Print one line for people, beside the results on standard output."""
-    print(f"cofuse: {line}", file=sys.stderr)
 
 
 def empty_folder(path: Path, *, overwrite: bool) -> Path:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cofuse.alignment import Alignment, aligned
 from cofuse.errors import CofuseError
 from cofuse.files import Metadata, fusion_report, write_json
+from cofuse.files.transaction import Transaction, clear_leftovers
 from cofuse.files.writing import check_output
 from cofuse.fusion import fuse
 from cofuse.images import Fusion, Pixels, Stack
@@ -49,7 +50,7 @@ from cofuse.jobs.placing import (
     save_transforms,
 )
 from cofuse.jobs.settings import check_settings, check_size, chosen_settings, noise_level
-from cofuse.jobs.slabs import check_slabs, fuse_slabs, new_slabs
+from cofuse.jobs.slabs import check_slabs, fuse_slabs
 from cofuse.memory import format_size, parse_size, used_memory
 from cofuse.planning import Work, estimate_seconds, plan_fusion
 from cofuse.progress import Preview, ProgressCallback, silent
@@ -121,11 +122,20 @@ class Outcome:
 class Job:
     """A request that was looked at: the headers of all frames are read and all outputs checked.
 
-    Everything that can be refused before the work is refused here.
+    Everything that can be refused before the work is refused here. The results appear together,
+    when all of them are written.
+
+    Parameters
+    ----------
+    request
+        What is asked for.
+    facts
+        What the report is to say besides.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, *, facts: dict[str, Any] | None = None) -> None:
         self.request = request
+        self._facts = facts or {}
         self.settings = chosen_settings(request.fusing)
         self.sigma = noise_level(request.fusing.sigma)
         check_settings(self.settings, request.fusing)
@@ -146,6 +156,8 @@ class Job:
         self.reference = reference_index(aligning, len(stack))
         if aligning.transforms is not None:
             self.reference = given_alignment(stack, aligning, aligning.transforms).reference
+        for folder in (request.output, request.output.parent):  # the first if frames are aligned
+            clear_leftovers(folder)
         if aligning.align_only:
             check_folder(self)
         else:
@@ -185,17 +197,29 @@ class Job:
         """Do the work and write the results; ``preview`` as in `fuse`, but not for slabs."""
         start = time.perf_counter()
         request = self.request
-        with new_slabs(request) as slabs, self.prepared(progress) as (stack, alignment, hot):
-            check_maps(request.maps, len(stack))
-            if request.fusing.slab is not None:
-                fusion = fuse_slabs(self, stack, slabs, progress)
-            else:
-                fusion = self.fuse(stack, progress, preview=preview)
-            with self._timed("depth"):
-                depth = self._depth(stack, fusion, alignment, progress)
-        with self._timed("writing"):
-            self._write(stack, fusion, alignment, depth)
-        fusing = request.fusing
+        with Transaction(overwrite=request.writing.overwrite) as transaction:
+            with self.prepared(progress) as (stack, alignment, hot):
+                check_maps(request.maps, len(stack))
+                if request.fusing.slab is not None:
+                    fusion = fuse_slabs(self, stack, transaction, progress)
+                else:
+                    fusion = self.fuse(stack, progress, preview=preview)
+                with self._timed("depth"):
+                    depth = self._depth(stack, fusion, alignment, progress)
+            with self._timed("writing"):
+                self._write(stack, fusion, alignment, depth, transaction)
+            facts = self._report(fusion, stack, alignment, hot)
+            facts["seconds"] |= self.seconds | {"total": time.perf_counter() - start}
+            if request.maps.report is not None:
+                write_json(transaction.place(request.maps.report), facts)
+            self.frames.check_unchanged()
+        return Outcome(fusion, stack, alignment, hot, depth, facts)
+
+    def _report(
+        self, fusion: Fusion, stack: Stack, alignment: Alignment | None, hot: int
+    ) -> dict[str, Any]:
+        """What there is to tell, but for the time."""
+        request, fusing = self.request, self.request.fusing
         used = dataclasses.asdict(self.settings) | {
             "preset": fusing.preset,
             "align": request.aligning.align,
@@ -207,10 +231,7 @@ class Job:
         facts["options"] = option_facts(request)
         facts["hot_pixels"] = hot
         facts["alignment"] = None if alignment is None else plain(alignment_facts(alignment))
-        facts["seconds"] |= self.seconds | {"total": time.perf_counter() - start}
-        if request.maps.report is not None:
-            write_json(request.maps.report, facts, overwrite=request.writing.overwrite)
-        return Outcome(fusion, stack, alignment, hot, depth, facts)
+        return facts | self._facts
 
     def align_only(self, progress: ProgressCallback = silent) -> Alignment:
         """Write the aligned frames and do no more."""
@@ -218,8 +239,10 @@ class Job:
         stack, alignment, _ = self._in_place(held.stack, progress)
         assert alignment is not None, "checked at the start"
         held.let_go()
-        write_aligned(self, stack, alignment, progress)
-        self._save_transforms(alignment)
+        with Transaction(overwrite=self.request.writing.overwrite) as transaction:
+            write_aligned(self, stack, alignment, transaction, progress)
+            self._save_transforms(alignment, transaction)
+            self.frames.check_unchanged()
         return alignment
 
     @contextmanager
@@ -284,10 +307,10 @@ class Job:
         """What the reference frame says of itself."""
         return reference_metadata(self.frames, self.reference, self.request.reading)
 
-    def _save_transforms(self, alignment: Alignment | None) -> None:
+    def _save_transforms(self, alignment: Alignment | None, transaction: Transaction) -> None:
         path = self.request.aligning.save_transforms
         if path is not None and alignment is not None:
-            save_transforms(path, alignment, overwrite=self.request.writing.overwrite)
+            save_transforms(transaction.place(path), alignment)
 
     def _depth(
         self,
@@ -325,24 +348,27 @@ class Job:
         return chosen_alpha(alphas, fusion.source_map)
 
     def _write(
-        self, stack: Stack, fusion: Fusion, alignment: Alignment | None, depth: Depth | None
+        self,
+        stack: Stack,
+        fusion: Fusion,
+        alignment: Alignment | None,
+        depth: Depth | None,
+        transaction: Transaction,
     ) -> None:
-        maps, writing = self.request.maps, self.request.writing
+        maps = self.request.maps
         write_picture(
-            self.request.output,
+            transaction.place(self.request.output),
             fusion.image,
-            writing,
+            self.request.writing,
             metadata=self.metadata,
             alpha=self._alpha(fusion, alignment),
             white=stack.white,
         )
-        self._save_transforms(alignment)
+        self._save_transforms(alignment, transaction)
         if maps.source_map is not None and fusion.source_map is not None:
-            write_source_map(maps.source_map, fusion.source_map, stack, overwrite=writing.overwrite)
+            write_source_map(maps.source_map, fusion.source_map, stack, transaction)
         if depth is not None:
-            write_depth(
-                depth, fusion.image, stack, maps, self.metadata, overwrite=writing.overwrite
-            )
+            write_depth(depth, fusion.image, stack, maps, self.metadata, transaction)
 
 
 def _words(seconds: float) -> str:
