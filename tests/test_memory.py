@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -313,8 +314,24 @@ def test_a_plan_stays_below_its_ceiling_or_is_refused(work: Work, ceiling: int) 
 def test_more_memory_keeps_everything(work: Work) -> None:
     plan = plan_fusion(work, max_memory=1 << 60)
     assert plan == Plan(peak=plan.peak)
-    by_default = plan_fusion(work)
-    assert by_default.peak <= plan.peak
+    try:
+        by_default = plan_fusion(work)
+    except CofuseError as error:  # more than this machine has
+        assert "can be had" in str(error)
+    else:
+        assert by_default.peak <= plan.peak
+
+
+@given(works, st.integers(0, 300), st.integers(0, 300), st.integers(0, 300))
+def test_frames_left_out_and_cut_need_no_more(
+    work: Work, rows: int, columns: int, out: int
+) -> None:
+    """What is refused is refused before the frames are aligned, not after."""
+    height, width, *colour = work.shape
+    cut = (max(1, height - rows), max(1, width - columns), *colour)
+    less = replace(work, shape=cut, frames=max(1, work.frames - out))
+    least = planning._peak(work, NOTHING, planning._PROGRAM)
+    assert plan_fusion(less, max_memory=least).peak <= least
 
 
 def test_the_figures_that_were_promised() -> None:

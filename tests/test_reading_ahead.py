@@ -178,7 +178,7 @@ def test_command_loads_no_other_command() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.strip("[]\n").replace("'", "").split(", "))
-    assert loaded == {f"cofuse.cli.{name}" for name in ("application", "console", "fuse")}
+    assert loaded == {f"cofuse.cli.{name}" for name in ("application", "console", "ending", "fuse")}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -82,6 +82,9 @@ class Stack:
         One name a frame, for messages and reports.
     concurrent
         Whether several readers may be called at once, each from a thread of its own.
+    kind
+        Shape and dtype of the frames, where they are known: then none is read yet. Default: those
+        of the first frame.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Stack:
         white: float | None = None,
         names: Sequence[str] | None = None,
         concurrent: bool = False,
+        kind: tuple[tuple[int, ...], np.dtype[Any]] | None = None,
     ) -> None:
         if not readers:
             raise CofuseError("no frames were given; a stack needs at least one picture")
@@ -101,17 +105,20 @@ class Stack:
         self._concurrent = concurrent
         self._in_memory = False
         self._shelf: Shelf | None = None
-        first = self._readers[0]()
-        _check_frame(first, self.names[0])
-        self.shape: tuple[int, ...] = first.shape
-        self.dtype: np.dtype[Any] = first.dtype
+        first = self._readers[0]() if kind is None else None
+        if first is not None:
+            _check_frame(first, self.names[0])
+            kind = first.shape, first.dtype
+        assert kind is not None
+        self.shape, self.dtype = kind
         if white is not None and not (np.isfinite(white) and white > 0):
             raise CofuseError(f"white is {white}; expected a positive number")
         self._floats_to_1 = white is None and self.dtype.kind == "f"
         if white is None:
             white = float(np.iinfo(self.dtype).max) if self.dtype.kind == "u" else 1.0
         self.white = float(white)
-        self._check_scale(first, self.names[0])
+        if first is not None:
+            self._check_scale(first, self.names[0])
 
     @classmethod
     def from_arrays(
@@ -185,6 +192,11 @@ class Stack:
         return self._in_memory
 
     @property
+    def at_hand(self) -> bool:
+        """Whether all frames are arrays, or `kept`: none will be decoded."""
+        return self._in_memory or self._shelf is not None
+
+    @property
     def frame_bytes(self) -> int:
         """Bytes of one frame."""
         return math.prod(self.shape) * self.dtype.itemsize
@@ -224,7 +236,7 @@ class Stack:
         Frames that are arrays already are taken as they are. The file is a nameless temporary one
         and goes when the frames are no longer needed.
         """
-        if self._in_memory or self._shelf is not None:
+        if self.at_hand:
             yield self
             return
         kept = copy(self)

@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 
 from cofuse.errors import CofuseError
 from cofuse.joint_fusion import BLOCK, LARGE, likely_bytes, tile_bytes
-from cofuse.memory import default_ceiling, format_size
+from cofuse.memory import default_ceiling, format_size, most_memory
 
 __all__ = ["Plan", "Work", "estimate_seconds", "plan_fusion"]
 
@@ -86,7 +86,9 @@ class Work:
     restores: bool = True
 
 
-def plan_fusion(work: Work, *, max_memory: int | None = None, used: int = _PROGRAM) -> Plan:
+def plan_fusion(
+    work: Work, *, max_memory: int | None = None, used: int = _PROGRAM, begun: bool = False
+) -> Plan:
     """Decide what to keep in memory.
 
     Parameters
@@ -98,27 +100,31 @@ def plan_fusion(work: Work, *, max_memory: int | None = None, used: int = _PROGR
         than helps.
     used
         Bytes it has before, with all libraries.
+    begun
+        Whether the frames are at hand already, so that it is too late to ask what there is.
 
     Raises
     ------
     CofuseError
-        Even with everything in files it would take more than ``max_memory``.
+        Even with everything in files it would take more than ``max_memory``, or than there is.
     """
     switches = [field.name for field in fields(Plan) if field.name != "peak"]
     plan = Plan(**dict.fromkeys(switches, False))
     # Leftovers of earlier work and arrays of the caller's are no reason to refuse.
     least = _peak(work, plan, min(used, _PROGRAM))
-    if max_memory is None:
-        ceiling = min(default_ceiling(), max(used + _COMFORTABLE, _peak(work, plan, used)))
-    elif max_memory < least:
+    most = max_memory or least if begun else most_memory(max_memory)
+    if least > most:
         height, width = work.shape[:2]
+        named = max_memory is not None and most == max_memory
+        remedy = "allow more" if named else "close other programs, raise the limit that is set"
         raise CofuseError(
             f"{work.frames} frames of {width}x{height} pixels need {format_size(least)} of memory "
-            f"at least, but only {format_size(max_memory)} may be used; allow more (--max-memory), "
-            "or make the frames smaller"
+            f"at least, but only {format_size(most)} {'may be used' if named else 'can be had'}; "
+            f"{remedy}, or make the frames smaller"
         )
-    else:
-        ceiling = max_memory
+    ceiling = max_memory
+    if ceiling is None:
+        ceiling = min(default_ceiling(), max(used + _COMFORTABLE, _peak(work, plan, used)))
     # In the order of what it would cost to do without, by the byte.
     for name in switches:
         more = replace(plan, **{name: True})
@@ -167,9 +173,9 @@ def _joint(work: Work, plan: Plan, frame: int) -> list[int]:
         working, of_planes, of_scores = tile_bytes((height, width), planes, restore)
         of_frames = of_planes * plan.keep_planes + of_scores * plan.keep_scores
         # Features are kept between two passes over the frames where tiles are small; those in the
-        # picture's corners are.
+        # picture's corners are, and all may be after frames were left out or cut.
         features = work.frames * of_planes * (2 if planes == 3 else 6)
-        working += min(features, _KEPT_FEATURES) if features <= 2 * _KEPT_FEATURES else 0
+        working += min(features, _KEPT_FEATURES)
         result = frame if restore else pictures
         tiles.append(maps + blocks + result + working + work.frames * of_frames)
     return [

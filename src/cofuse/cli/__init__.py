@@ -11,8 +11,8 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from cofuse.cli.ending import Interruption, is_lack_of_memory, open_streams, say, shut_output
-from cofuse.errors import CofuseError
+from cofuse.cli.ending import Interruption, check_addresses, open_streams, say, shut_output
+from cofuse.errors import CofuseError, is_lack_of_memory
 
 __all__ = ["main"]
 
@@ -40,6 +40,7 @@ def _run(tokens: list[str], interruption: Interruption | None) -> int:
         warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
         warnings.simplefilter("always", UserWarning)
         try:
+            check_addresses()
             from cofuse.cli.application import app, load_commands
 
             load_commands(tokens)
@@ -60,27 +61,24 @@ def _run(tokens: list[str], interruption: Interruption | None) -> int:
 
 
 def _interrupted(interruption: Interruption | None) -> int:
+    code = 130 if interruption is None else interruption.end()
     say("interrupted; nothing was written half")
-    return 130 if interruption is None else 128 + interruption.number
+    return code
 
 
 def _told(error: Exception) -> str | None:
     """What to say of an error; nothing where it is none, None where it is a mistake of ours."""
-    from cyclopts import CycloptsError
-
-    if isinstance(error, CofuseError | CycloptsError):
+    # Asked for by name: under too little memory nothing more can be loaded.
+    if isinstance(error, CofuseError) or type(error).__module__.startswith("cyclopts"):
         return str(error)
     if is_lack_of_memory(error):
         return (
-            "out of memory; use fewer or smaller frames, close other programs, or raise the limit "
-            "that is set (ulimit -v)"
+            "out of memory; close other programs, raise the limit that is set, or use fewer or "
+            "smaller pictures"
         )
-    if isinstance(error, OSError) and error.filename is None:
-        try:
-            sys.stdout.flush()
-        except OSError as failure:
-            shut_output()
-            # Whoever read the output may have gone, as `head` does: no reason to complain.
-            gone = isinstance(failure, BrokenPipeError)
-            return "" if gone else f"standard output cannot be written to ({failure.strerror})"
+    if isinstance(error, OSError) and error.filename is None:  # what is printed goes to no file
+        shut_output()
+        if isinstance(error, BrokenPipeError):
+            return ""  # whoever read it has gone, as `head` does: no reason to complain
+        return f"output cannot be written ({error.strerror}); send it elsewhere"
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,13 +61,21 @@ def progress_bars(*, quiet: bool) -> Iterator[ProgressCallback]:
 
 
 def empty_folder(path: Path, *, overwrite: bool) -> Path:
-    """Make sure of a folder to write many files to; a full one only with ``overwrite``."""
+    """Make sure of a folder to write many files to; a full one only with ``overwrite``.
+
+    It is made with the files, by a `Transaction`.
+    """
+    from cofuse.files.transaction import clear_leftovers
+
+    for folder in (path, path.parent):
+        clear_leftovers(folder)
     if path.is_dir():
         if any(path.iterdir()) and not overwrite:
             raise CofuseError(f"{path} is not empty; pass --overwrite to write into it anyway")
         return path
-    try:
-        path.mkdir(parents=True)
-    except OSError as error:
-        raise CofuseError(f"the folder {path} cannot be made: {error.strerror}") from error
+    above = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not above.is_dir():
+        raise CofuseError(f"the folder {path} cannot be made: {above} is not a folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise CofuseError(f"the folder {path} cannot be made: no permission to write in {above}")
     return path

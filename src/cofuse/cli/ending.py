@@ -5,7 +5,6 @@ Loaded before anything else, and hence without anything that takes time to load.
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import sys
@@ -13,18 +12,18 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from cofuse.errors import CofuseError
+
 if TYPE_CHECKING:
     from types import FrameType
 
-__all__ = ["Interruption", "is_lack_of_memory", "open_streams", "say", "shut_output"]
+__all__ = ["Interruption", "check_addresses", "open_streams", "say", "shut_output"]
 
 #: Seconds for which asking again is asking for the same: the first time is being heeded.
 _SAME = 5.0
 
-#: What libraries say that could not be loaded or could not begin for lack of memory.
-_LACK = ("annot allocate memory", "failed to map segment", "can't start new thread")
-#: How OpenCV counts that error.
-_OPENCV_LACK = -4
+#: Bytes of addresses that libraries, kernels and threads take up before any picture is read.
+_LEAST_ADDRESSES = 1_000_000_000
 
 
 class Interruption:
@@ -41,12 +40,18 @@ class Interruption:
     def __init__(self) -> None:
         self.number = 0
         self._moment = -_SAME
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)
-            # What a shell or nohup has switched off stays so.
-            if number is not None and signal.getsignal(number) != signal.SIG_IGN:
-                signal.signal(number, self._heed)
+        known = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
+        # What a shell or nohup has switched off stays so.
+        self._heeded = [n for n in known if n and signal.getsignal(n) != signal.SIG_IGN]
+        for number in self._heeded:
+            signal.signal(number, self._heed)
         sys.unraisablehook = self._lost
+
+    def end(self) -> int:
+        """Let no more signals through, and return the exit code."""
+        for number in self._heeded:
+            signal.signal(number, signal.SIG_IGN)
+        return 128 + self.number
 
     def _heed(self, number: int, frame: FrameType | None) -> None:
         moment = time.monotonic()
@@ -61,6 +66,20 @@ class Interruption:
             threading.Timer(0.01, signal.raise_signal, [self.number]).start()
         else:
             sys.__unraisablehook__(what)
+
+
+def check_addresses() -> None:
+    """Refuse a limit on addresses under which libraries do not load, but bring the process down."""
+    try:
+        import resource
+    except ImportError:  # not Unix
+        return
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESSES:
+        raise CofuseError(
+            f"addresses are limited to {limit // 10**6} MB (ulimit -v), which is too little to "
+            f"begin with; expected {_LEAST_ADDRESSES // 10**6} MB or more"
+        )
 
 
 def say(line: str) -> None:
@@ -82,14 +101,3 @@ def open_streams() -> None:
 def shut_output() -> None:
     """Let what is still to be printed go nowhere, as it can go nowhere else."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def is_lack_of_memory(error: BaseException) -> bool:
-    """Tell whether there was too little memory, whatever a library makes of it."""
-    if isinstance(error, OSError):
-        return error.errno == errno.ENOMEM
-    return (
-        isinstance(error, MemoryError)
-        or (type(error).__module__ == "cv2" and getattr(error, "code", 0) == _OPENCV_LACK)
-        or any(words in str(error) for words in _LACK)
-    )

@@ -130,7 +130,8 @@ def read_stack(
     if total <= IN_MEMORY_BYTES:
         kept = [functools.cache(reader) for reader in readers]
     names = _short_names([p.label for p in pictures])
-    return Stack(kept, white=white, names=names, concurrent=True)
+    kind = first.shape, first.dtype
+    return Stack(kept, white=white, names=names, concurrent=True, kind=kind)
 
 
 def _check_agreement(pictures: list[Picture]) -> None:

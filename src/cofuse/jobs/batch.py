@@ -29,7 +29,7 @@ from cofuse.jobs.settings import chosen_settings, noise_level
 from cofuse.jobs.slabs import slab_folder
 from cofuse.progress import ProgressCallback, silent
 
-__all__ = ["SUMMARY", "Batch", "Result", "State"]
+__all__ = ["SUMMARY", "Batch", "Result", "State", "lock_path"]
 
 #: The file, beside the results, that tells of all stacks.
 SUMMARY = "batch.json"
@@ -221,7 +221,7 @@ class Batch:
 
     def _fuse(self, group: Group, progress: ProgressCallback) -> Result:
         """Do the work, unless another run is at it."""
-        with locked(self.folder / f".cofuse-lock-{_digest(group.name)[:16]}") as holder:
+        with locked(lock_path(self.folder, group.name)) as holder:
             if holder is not None:
                 reason = f"{who(holder)} is at work on it"
                 return Result(group.name, "in work", len(group.files), reason)
@@ -278,6 +278,11 @@ class Batch:
             "frames": _digest([(name, stat.st_size, stat.st_mtime_ns) for name, stat in frames]),
             "options": _digest(options),
         }
+
+
+def lock_path(folder: Path, name: str) -> Path:
+    """What is there while a run is at work on a stack; names may be of full length."""
+    return folder / f".cofuse-lock-{_digest(name)[:16]}"
 
 
 def _result(group: Group, state: State, record: dict[str, Any]) -> Result:

@@ -50,6 +50,7 @@ from cofuse.jobs.placing import (
     save_transforms,
 )
 from cofuse.jobs.settings import check_settings, check_size, chosen_settings, noise_level
+from cofuse.jobs.shortage import shortage_told
 from cofuse.jobs.slabs import check_slabs, fuse_slabs
 from cofuse.memory import format_size, parse_size, used_memory
 from cofuse.planning import Work, estimate_seconds, plan_fusion
@@ -164,6 +165,7 @@ class Job:
             check_outputs(request, self.frames)
             check_slabs(self)
         self.plan: Plan = self._planned()
+        stack[0]  # what is wrong with the first frame, and likely with all, is told at once
         #: Wall time of what is done beside fusing.
         self.seconds: dict[str, float] = {}
 
@@ -197,7 +199,8 @@ class Job:
         """Do the work and write the results; ``preview`` as in `fuse`, but not for slabs."""
         start = time.perf_counter()
         request = self.request
-        with Transaction(overwrite=request.writing.overwrite) as transaction:
+        overwrite = request.writing.overwrite
+        with shortage_told(progress) as progress, Transaction(overwrite=overwrite) as transaction:
             with self.prepared(progress) as (stack, alignment, hot):
                 check_maps(request.maps, len(stack))
                 if request.fusing.slab is not None:
@@ -235,11 +238,12 @@ class Job:
 
     def align_only(self, progress: ProgressCallback = silent) -> Alignment:
         """Write the aligned frames and do no more."""
-        held = self._held()
-        stack, alignment, _ = self._in_place(held.stack, progress)
-        assert alignment is not None, "checked at the start"
-        held.let_go()
-        with Transaction(overwrite=self.request.writing.overwrite) as transaction:
+        overwrite = self.request.writing.overwrite
+        with shortage_told(progress) as progress, Transaction(overwrite=overwrite) as transaction:
+            held = self._held()
+            stack, alignment, _ = self._in_place(held.stack, progress)
+            assert alignment is not None, "checked at the start"
+            held.let_go()
             write_aligned(self, stack, alignment, transaction, progress)
             self._save_transforms(alignment, transaction)
             self.frames.check_unchanged()
@@ -250,7 +254,7 @@ class Job:
         """Mend and align the frames, and keep them at hand."""
         held = self._held()
         stack, alignment, hot = self._in_place(held.stack, progress)
-        plan = plan_fusion(self._work(stack), max_memory=self.ceiling)
+        plan = plan_fusion(self._work(stack), max_memory=self.ceiling, begun=True)
         held.let_go()
         with ExitStack() as shelf:
             with self._timed("reading"):
