@@ -119,6 +119,24 @@ def test_name_taken_meanwhile_takes_all_back(tmp_path, monkeypatch, name):
     assert contents(tmp_path) == {name: b"of another run"}
 
 
+def test_what_cannot_be_moved_is_named_beside_what_was(tmp_path, monkeypatch):
+    replace = os.replace
+
+    def late(source: Path, target: Path) -> None:
+        if Path(target).name == "z":
+            Path(target).mkdir()
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", late)
+    with (
+        pytest.raises(CofuseError, match=r"z could not be written \(Is a directory\), only .*/a;"),
+        Transaction(overwrite=True) as both,
+    ):
+        for each in "az":
+            both.place(tmp_path / each).write_text("new")
+    assert contents(tmp_path) == {"a": b"new", "z": None}
+
+
 def test_file_put_there_since_is_kept(tmp_path):
     """What a dead run had not moved yet yields to what the user put there."""
     script = """
@@ -190,7 +208,7 @@ def test_lock_has_one_holder_and_ends_with_its_process(tmp_path):
         assert holder is None
     (lock / f".cofuse-{'0' * 8}-1-1-{'0' * 16}").mkdir(parents=True)
     with locked(lock) as holder:
-        assert holder is not None and who(holder) == "process 1 of another machine"
+        assert holder is not None and who(holder) == "another machine"
 
 
 def test_lock_is_given_to_one_of_many_at_a_time(tmp_path):

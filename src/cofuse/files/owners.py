@@ -48,9 +48,9 @@ def is_abandoned(name: str) -> bool:
 def who(name: str) -> str:
     """Say in words whose a hidden name is."""
     match = _HIDDEN.fullmatch(name)
-    if match is None:
-        return "somebody else"
-    return f"process {match[2]}" + ("" if match[1] == _machine() else " of another machine")
+    if match is not None and match[1] == _machine():
+        return f"process {match[2]}"
+    return "another machine"
 
 
 @cache
@@ -102,7 +102,8 @@ def locked(path: Path) -> Iterator[str | None]:
         yield holder
     finally:
         if held:
-            path.rename(mine)
+            with suppress(OSError):  # somebody removed it
+                path.rename(mine)
         shutil.rmtree(mine, ignore_errors=True)
 
 

@@ -117,16 +117,21 @@ class Transaction:
 
     def _undone(self, error: CofuseError | OSError) -> CofuseError:
         """Take back what was moved, which can be done where nothing was replaced."""
-        left = [str(path) for staged, path in self._places.items() if not staged.exists()]
+        moved = {staged: path for staged, path in self._places.items() if not staged.exists()}
         if not self._overwrite:
-            for staged, path in self._places.items():
-                if not staged.exists():
-                    Path(os.path.realpath(path)).rename(staged)
-            left = []
+            for staged, path in moved.items():
+                Path(os.path.realpath(path)).rename(staged)
+            moved = {}
         self._drop()
-        path = next(iter(self._places.values()))
-        failure = error if isinstance(error, CofuseError) else _failed(path, error)
-        return CofuseError(f"{failure}; written were only {', '.join(left)}") if left else failure
+        if isinstance(error, CofuseError):
+            return error
+        failed = error.filename2 or error.filename
+        if not moved:
+            return _failed(failed, error)
+        return CofuseError(
+            f"{failed} could not be written ({error.strerror}), only "
+            f"{', '.join(map(str, moved.values()))}; mend that and run again"
+        )
 
     def _drop(self) -> None:
         for stage in self._stages:
@@ -218,7 +223,7 @@ def exists(path: Path) -> CofuseError:
     return CofuseError(f"{path} exists; pass --overwrite / overwrite=True to replace it")
 
 
-def _failed(path: Path, error: OSError) -> CofuseError:
+def _failed(path: Path | str, error: OSError) -> CofuseError:
     return CofuseError(
         f"{path} could not be written ({error.strerror}); nothing was left behind, try another "
         "folder"

@@ -221,9 +221,9 @@ class Batch:
 
     def _fuse(self, group: Group, progress: ProgressCallback) -> Result:
         """Do the work, unless another run is at it."""
-        with locked(lock_path(self.folder, group.name)) as holder:
+        with locked(lock := lock_path(self.folder, group.name)) as holder:
             if holder is not None:
-                reason = f"{who(holder)} is at work on it"
+                reason = f"{who(holder)} is at work on it; only if it is not, delete {lock}"
                 return Result(group.name, "in work", len(group.files), reason)
             if (now := self.look(group)) is not None:  # another run was faster
                 return now
