@@ -139,6 +139,32 @@ def test_stopped_while_libraries_are_loaded(place, module):
     assert contents(place) == before
 
 
+@pytest.mark.parametrize("place_of_it", ["exec", "del"])
+def test_stopped_where_python_makes_something_else_of_it(place_of_it):
+    """In text that is executed, which ends Python by the signal; where no exception gets out."""
+    script = """if 1:
+        import os, signal, sys, time
+        import cofuse.cli.application
+        from cofuse.cli import main
+
+        class Del:
+            def __del__(self):
+                signal.raise_signal(signal.SIGINT)
+
+        def stop(tokens):
+            if sys.argv[1] == "exec":
+                exec("signal.raise_signal(signal.SIGINT)", globals())
+            Del()
+            time.sleep(60)
+
+        cofuse.cli.application.load_commands = stop
+        sys.exit(main())
+    """
+    command = [sys.executable, "-c", script, place_of_it]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (130, INTERRUPTED)
+
+
 def test_what_the_shell_has_switched_off_stays_so(place):
     ignore = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)  # noqa: E731
     process = started(*SLABS, preexec_fn=ignore)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -51,6 +50,9 @@ class Interruption:
         """Let no more signals through, and return the exit code."""
         for number in self._heeded:
             signal.signal(number, signal.SIG_IGN)
+        # Python ends itself by SIGINT, whatever the exit code, if an interrupt has left text that
+        # was being executed, as libraries do when they are loaded; executing some forgets that.
+        exec("")
         return 128 + self.number
 
     def _heed(self, number: int, frame: FrameType | None) -> None:
@@ -61,11 +63,19 @@ class Interruption:
 
     def _lost(self, what: sys.UnraisableHookArgs) -> None:
         """Ask again where the interrupt came at a place that no exception leaves."""
-        if isinstance(what.exc_value, KeyboardInterrupt):
-            self._moment = -_SAME
-            threading.Timer(0.01, signal.raise_signal, [self.number]).start()
-        else:
+        if not isinstance(what.exc_value, KeyboardInterrupt):
             sys.__unraisablehook__(what)
+            return
+        import threading
+
+        self._moment = -_SAME
+        threading.Timer(0.01, self._again, [threading.get_ident()]).start()
+
+    def _again(self, thread: int) -> None:
+        if hasattr(signal, "pthread_kill"):  # wakes the thread where it waits
+            signal.pthread_kill(thread, self.number)
+        else:
+            signal.raise_signal(self.number)
 
 
 def check_addresses() -> None:

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-__all__ = ["hidden_name", "is_abandoned", "locked", "who"]
+__all__ = ["hidden_name", "is_abandoned", "is_of_this_machine", "locked", "who"]
 
 _HIDDEN = re.compile(r"\.cofuse-([0-9a-f]{8})-(\d{1,10})-(\d{1,20})-[0-9a-f]{16}(?:\.tmp)?")
 
@@ -32,12 +32,11 @@ def hidden_name() -> str:
 
 def is_abandoned(name: str) -> bool:
     """Tell whether a name is of `hidden_name`, by a process of this machine that is dead."""
-    match = _HIDDEN.fullmatch(name)
-    if match is None or match[1] != _machine():
+    if not is_of_this_machine(name):
         return False
     import psutil
 
-    pid, named = int(match[2]), int(match[3])
+    pid, named = map(int, name.split("-")[2:4])
     if not psutil.pid_exists(pid):
         return True
     began = _began(pid)
@@ -45,12 +44,15 @@ def is_abandoned(name: str) -> bool:
     return began != named and 0 not in (began, named)
 
 
+def is_of_this_machine(name: str) -> bool:
+    """Tell whether a hidden name is of a process that can be asked after here."""
+    match = _HIDDEN.fullmatch(name)
+    return match is not None and match[1] == _machine()
+
+
 def who(name: str) -> str:
     """Say in words whose a hidden name is."""
-    match = _HIDDEN.fullmatch(name)
-    if match is not None and match[1] == _machine():
-        return f"process {match[2]}"
-    return "another machine"
+    return f"process {name.split('-')[2]}" if is_of_this_machine(name) else "another machine"
 
 
 @cache

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from cofuse import __version__
 from cofuse.errors import CofuseError
 from cofuse.files import read_stack, write_json
-from cofuse.files.owners import locked, who
+from cofuse.files.owners import is_of_this_machine, locked, who
 from cofuse.files.transaction import clear_leftovers
 from cofuse.files.writing import check_destination
 from cofuse.jobs.grouping import Group
@@ -223,7 +223,9 @@ class Batch:
         """Do the work, unless another run is at it."""
         with locked(lock := lock_path(self.folder, group.name)) as holder:
             if holder is not None:
-                reason = f"{who(holder)} is at work on it; only if it is not, delete {lock}"
+                reason = f"{who(holder)} is at work on it"
+                if not is_of_this_machine(holder):  # and may be dead
+                    reason += f"; if it no longer is, delete {lock}"
                 return Result(group.name, "in work", len(group.files), reason)
             if (now := self.look(group)) is not None:  # another run was faster
                 return now
