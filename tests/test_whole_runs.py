@@ -197,6 +197,18 @@ def test_stopped_batch_goes_on(stacks, place):
     assert set(facts["counts"]) <= {"done", "done before"} and sum(facts["counts"].values()) == 3
 
 
+def test_stopped_when_all_is_done_is_done(place):
+    """Signals that come while Python shuts down change nothing."""
+    process = started("fuse", "stack", "-o", "out/x.png", *FAST)
+    assert process.stdout.readline().endswith(": out/x.png\n")
+    while process.poll() is None:
+        process.terminate()
+        time.sleep(0.002)
+    code, err = ended(process)
+    assert (place / "out/x.png").exists()
+    assert (code, err) in ((0, ""), (143, INTERRUPTED))
+
+
 @pytest.mark.slow
 def test_killed_at_any_time_runs_can_be_done_again(place):
     random = np.random.default_rng(1)

@@ -46,6 +46,8 @@ def _run(tokens: list[str], interruption: Interruption | None) -> int:
             load_commands(tokens)
             code = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
             sys.stdout.flush()
+            if interruption is not None:
+                interruption.end()  # of what is done nobody is to say that it was stopped
         except KeyboardInterrupt:
             return _interrupted(interruption)
         except Exception as error:
@@ -61,9 +63,10 @@ def _run(tokens: list[str], interruption: Interruption | None) -> int:
 
 
 def _interrupted(interruption: Interruption | None) -> int:
-    code = 130 if interruption is None else interruption.end()
+    if interruption is not None:
+        interruption.end()
     say("interrupted; nothing was written half")
-    return code
+    return 130 if interruption is None else 128 + interruption.number
 
 
 def _told(error: Exception) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from cofuse.cli.console import Flag, Output, progress_bars, say
+from cofuse.cli.ending import Interruption
 from cofuse.cli.fuse import FuseOptions, FusingOptions, ReadOptions, WriteOptions, WritingOptions
 from cofuse.errors import CofuseError
 from cofuse.jobs.options import Aligning, Reading, Request
@@ -133,6 +134,7 @@ def batch(
             continue
         with progress_bars(quiet=quiet) as progress:
             result = jobs.run(group, progress)
+        Interruption.check()
         for warning in result.warnings:
             say(f"warning: {group.name}: {warning}")
         if (not quiet or result.state in _LEFT) and result != results.get(group.name):

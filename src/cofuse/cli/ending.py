@@ -36,8 +36,9 @@ class Interruption:
         The signal that came; 0 where none did.
     """
 
+    number = 0
+
     def __init__(self) -> None:
-        self.number = 0
         self._moment = -_SAME
         known = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
         # What a shell or nohup has switched off stays so.
@@ -46,19 +47,24 @@ class Interruption:
             signal.signal(number, self._heed)
         sys.unraisablehook = self._lost
 
-    def end(self) -> int:
-        """Let no more signals through, and return the exit code."""
+    def end(self) -> None:
+        """Let no more signals through: the exit code is decided."""
         for number in self._heeded:
             signal.signal(number, signal.SIG_IGN)
         # Python ends itself by SIGINT, whatever the exit code, if an interrupt has left text that
         # was being executed, as libraries do when they are loaded; executing some forgets that.
         exec("")
-        return 128 + self.number
 
     def _heed(self, number: int, frame: FrameType | None) -> None:
         moment = time.monotonic()
         if moment - self._moment >= _SAME:
-            self.number, self._moment = number, moment
+            Interruption.number, self._moment = number, moment
+            raise KeyboardInterrupt
+
+    @classmethod
+    def check(cls) -> None:
+        """Stop here if that was asked for, and something made another error of it."""
+        if cls.number:
             raise KeyboardInterrupt
 
     def _lost(self, what: sys.UnraisableHookArgs) -> None:

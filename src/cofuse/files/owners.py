@@ -95,15 +95,12 @@ def locked(path: Path) -> Iterator[str | None]:
     file system just one run gets the name. What a dead holder left is taken away first.
     """
     mine = path.with_name(hidden_name())
-    mine.mkdir()
-    held = False
     try:
+        mine.mkdir()
         (mine / mine.name).touch()
-        holder = _taken(mine, path)
-        held = holder is None
-        yield holder
+        yield _taken(mine, path)
     finally:
-        if held:
+        if _holder(path) == mine.name:
             with suppress(OSError):  # somebody removed it
                 path.rename(mine)
         shutil.rmtree(mine, ignore_errors=True)
