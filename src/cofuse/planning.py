@@ -15,7 +15,7 @@ from cofuse.errors import CofuseError
 from cofuse.joint_fusion import BLOCK, LARGE, likely_bytes, tile_bytes
 from cofuse.memory import default_ceiling, format_size, most_memory
 
-__all__ = ["Plan", "Work", "estimate_seconds", "plan_fusion"]
+__all__ = ["Plan", "Work", "estimate_seconds", "least_memory", "plan_fusion"]
 
 #: More than this beside what the process already has makes nothing notably faster: what is written
 #: to a file and read again soon has not left the memory that the system has to spare.
@@ -86,6 +86,15 @@ class Work:
     restores: bool = True
 
 
+_SWITCHES = [field.name for field in fields(Plan) if field.name != "peak"]
+_NOTHING = Plan(**dict.fromkeys(_SWITCHES, False))
+
+
+def least_memory(work: Work, used: int = _PROGRAM) -> int:
+    """Return the bytes that a fusion takes with everything in files."""
+    return _peak(work, _NOTHING, used)
+
+
 def plan_fusion(
     work: Work, *, max_memory: int | None = None, used: int = _PROGRAM, begun: bool = False
 ) -> Plan:
@@ -102,16 +111,15 @@ def plan_fusion(
         Bytes it has before, with all libraries.
     begun
         Whether the frames are at hand already, so that it is too late to ask what there is.
+        Named bytes count all the same.
 
     Raises
     ------
     CofuseError
         Even with everything in files it would take more than ``max_memory``, or than there is.
     """
-    switches = [field.name for field in fields(Plan) if field.name != "peak"]
-    plan = Plan(**dict.fromkeys(switches, False))
     # Leftovers of earlier work and arrays of the caller's are no reason to refuse.
-    least = _peak(work, plan, min(used, _PROGRAM))
+    least = least_memory(work, min(used, _PROGRAM))
     most = max_memory or least if begun else most_memory(max_memory)
     if least > most:
         height, width = work.shape[:2]
@@ -124,9 +132,10 @@ def plan_fusion(
         )
     ceiling = max_memory
     if ceiling is None:
-        ceiling = min(default_ceiling(), max(used + _COMFORTABLE, _peak(work, plan, used)))
+        ceiling = min(default_ceiling(), max(used + _COMFORTABLE, least_memory(work, used)))
+    plan = _NOTHING
     # In the order of what it would cost to do without, by the byte.
-    for name in switches:
+    for name in _SWITCHES:
         more = replace(plan, **{name: True})
         if _peak(work, more, used) <= ceiling:
             plan = more
@@ -173,7 +182,7 @@ def _joint(work: Work, plan: Plan, frame: int) -> list[int]:
         working, of_planes, of_scores = tile_bytes((height, width), planes, restore)
         of_frames = of_planes * plan.keep_planes + of_scores * plan.keep_scores
         # Features are kept between two passes over the frames where tiles are small; those in the
-        # picture's corners are, and all may be after frames were left out or cut.
+        # picture's corners are, and all may be after frames were left out.
         features = work.frames * of_planes * (2 if planes == 3 else 6)
         working += min(features, _KEPT_FEATURES)
         result = frame if restore else pictures

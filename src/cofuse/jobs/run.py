@@ -53,7 +53,7 @@ from cofuse.jobs.settings import check_settings, check_size, chosen_settings, no
 from cofuse.jobs.shortage import shortage_told
 from cofuse.jobs.slabs import check_slabs, fuse_slabs
 from cofuse.memory import format_size, parse_size, used_memory
-from cofuse.planning import Work, estimate_seconds, plan_fusion
+from cofuse.planning import Work, estimate_seconds, least_memory, plan_fusion
 from cofuse.progress import Preview, ProgressCallback, silent
 
 if TYPE_CHECKING:
@@ -254,7 +254,12 @@ class Job:
         """Mend and align the frames, and keep them at hand."""
         held = self._held()
         stack, alignment, hot = self._in_place(held.stack, progress)
-        plan = plan_fusion(self._work(stack), max_memory=self.ceiling, begun=True)
+        work = self._work(stack)
+        if self.ceiling is not None and (least := least_memory(work)) > self.ceiling:
+            # Tiles of a picture that was cut may be larger; that is no reason to refuse any more.
+            warnings.warn(f"as aligned the frames need {format_size(least)}", stacklevel=2)
+            self.ceiling = least
+        plan = plan_fusion(work, max_memory=self.ceiling, begun=True)
         held.let_go()
         with ExitStack() as shelf:
             with self._timed("reading"):
