@@ -83,7 +83,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "metrics": ({"images", "white"}, {"cv2", "scipy"}),
     "files": (
         {"cofuse", "images", "progress", "threads", "white"},
-        {"PIL", "imagecodecs", "pillow_heif", "rawpy", "simplejpeg", "tifffile"},
+        {"PIL", "imagecodecs", "pillow_heif", "psutil", "rawpy", "simplejpeg", "tifffile"},
     ),
     "jobs": (
         {"alignment", "cofuse", "depth", "devices", "files", "fusion", "hot_pixels", "images"}

@@ -20,7 +20,6 @@ from PIL import Image
 
 from cofuse.cli import main
 from cofuse.files import read_image, write_image
-from cofuse.jobs import batch as batch_room
 from cofuse.jobs.grouping import Grouping, cut_at_pauses, find_groups, time_taken
 from cofuse.jobs.run import Job
 from cofuse.simulation import sample_picture, simulate_stack
@@ -354,49 +353,25 @@ def test_warnings_name_their_stack(fill, capsys):
     assert "cofuse: warning: one: one frame" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("moment", ["work", "move"])
-def test_interrupted_run_leaves_nothing_half_and_goes_on(fill, monkeypatch, capsys, moment):
+def test_interrupted_run_leaves_nothing_half_and_goes_on(fill, monkeypatch, capsys):
     fill("s/one")
     fill("s/two")
     maps = ("--depth-maps", "--source-maps")
-    fuse, replace = Job.run, Path.replace
+    write = Job._write
 
-    def interrupt(job: Job, *arguments: Any) -> Any:
-        outcome = fuse(job, *arguments)
+    def interrupt(job: Job, *arguments: Any) -> None:
+        write(job, *arguments)
         if job.request.output.stem == "two":
             raise KeyboardInterrupt
-        return outcome
-
-    def interrupt_move(path: Path, target: Path) -> Path:
-        if target.name == "two-source.png":
-            raise KeyboardInterrupt
-        return replace(path, target)
 
     with monkeypatch.context() as patch:
-        if moment == "work":
-            patch.setattr(Job, "run", interrupt)
-        else:
-            patch.setattr(Path, "replace", interrupt_move)
+        patch.setattr(Job, "_write", interrupt)
         assert run("s", "-o", "out", *maps) == 130
     assert "interrupted" in capsys.readouterr().err
-    assert "one.tif" in listed() and "two.tif" not in listed()
-    assert not [name for name in listed() if name.startswith(".")]
-    if moment == "work":
-        assert not [name for name in listed() if name.startswith("two")]
+    assert "one.tif" in listed() and all(name.startswith("one") for name in listed())
     assert run("s", "-o", "out", *maps) == 0
     assert states() == {"one": "done before", "two": "done"}
     assert len([name for name in listed() if name.startswith("two")]) == 6
-
-
-def test_leftovers_of_a_killed_process_are_removed(fill, monkeypatch):
-    fill("s/one")
-    with monkeypatch.context() as patch:
-        patch.setattr(Job, "run", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        patch.setattr(batch_room.shutil, "rmtree", lambda *_, **__: None)
-        assert run("s", "-o", "out") == 130
-    assert len(listed()) == 1 and listed()[0].startswith(".cofuse-")
-    assert run("s", "-o", "out") == 0
-    assert listed() == ["batch.json", "one.json", "one.tif"]
 
 
 # --- wrong usage ---------------------------------------------------------------------------------

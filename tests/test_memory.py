@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -317,8 +318,19 @@ def test_a_plan_stays_below_its_ceiling_or_is_refused(work: Work, ceiling: int) 
 def test_more_memory_keeps_everything(work: Work) -> None:
     plan = plan_fusion(work, max_memory=1 << 60)
     assert plan == Plan(peak=plan.peak)
-    by_default = plan_fusion(work)
-    assert by_default.peak <= plan.peak
+    try:
+        by_default = plan_fusion(work)
+    except CofuseError as error:  # more than this machine has
+        assert "can be had" in str(error)
+    else:
+        assert by_default.peak <= plan.peak
+
+
+@given(works, st.integers(0, 300))
+def test_frames_left_out_need_no_more(work: Work, out: int) -> None:
+    """What is refused is refused before the frames are aligned, not after."""
+    less = replace(work, frames=max(1, work.frames - out))
+    assert planning.least_memory(less) <= planning.least_memory(work)
 
 
 def test_the_figures_that_were_promised() -> None:

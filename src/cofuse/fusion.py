@@ -127,7 +127,7 @@ def fuse(
         in_memory=stack.in_memory,
         restores=sigma != 0 and denoise > 0,
     )
-    plan = plan_fusion(work, max_memory=max_memory, used=_used_memory())
+    plan = plan_fusion(work, max_memory=max_memory, used=_used_memory(), begun=stack.at_hand)
     if settings.method != "joint":
         if not isinstance(operator, AnalysisOperator):
             operator = load_operator(settings.operator if operator is None else operator)

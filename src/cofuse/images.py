@@ -84,6 +84,9 @@ class Stack:
         One name a frame, for messages and reports.
     concurrent
         Whether several readers may be called at once, each from a thread of its own.
+    kind
+        Shape and dtype of the frames, where they are known: then none is read yet. Default: those
+        of the first frame.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class Stack:
         white: float | None = None,
         names: Sequence[str] | None = None,
         concurrent: bool = False,
+        kind: tuple[tuple[int, ...], np.dtype[Any]] | None = None,
     ) -> None:
         check("readers", readers, "functions", lambda given: all(map(callable, given)))
         check("names", names, "texts", lambda given: given is None or iter(given))
@@ -105,19 +109,23 @@ class Stack:
         self._concurrent = concurrent
         self._in_memory = False
         self._shelf: Shelf | None = None
-        first = checked(self._readers[0](), self.names[0])
-        self.shape: tuple[int, ...] = first.shape
-        self.dtype: np.dtype[Any] = first.dtype
+        first = checked(self._readers[0](), self.names[0]) if kind is None else None
+        if first is not None:
+            kind = first.shape, first.dtype
+        assert kind is not None
+        self.shape, self.dtype = kind
         if white is not None:
             # Of whites far from the values nothing is left in float32.
             check_number("white", white, 1 if self.dtype.kind == "u" else 1e-6, 10**9)
         self._floats_to_1 = white is None and self.dtype.kind == "f"
         self._white_is_found = False
         of_type = white_of_type(self.dtype)
-        if white is None and (self.dtype != np.uint16 or found_white([first]) == of_type):
+        is_bright = first is not None and found_white([first]) == of_type
+        if white is None and (self.dtype != np.uint16 or is_bright):
             white = of_type
         self._white = None if white is None else float(white)
-        self._check_scale(first, self.names[0])
+        if first is not None:
+            self._check_scale(first, self.names[0])
 
     @classmethod
     def from_arrays(
@@ -229,6 +237,11 @@ class Stack:
         return self._in_memory
 
     @property
+    def at_hand(self) -> bool:
+        """Whether all frames are arrays, or `kept`: none will be decoded."""
+        return self._in_memory or self._shelf is not None
+
+    @property
     def frame_bytes(self) -> int:
         """Bytes of one frame."""
         return math.prod(self.shape) * self.dtype.itemsize
@@ -268,7 +281,7 @@ class Stack:
         Frames that are arrays already are taken as they are. The file is a nameless temporary one
         and goes when the frames are no longer needed.
         """
-        if self._in_memory or self._shelf is not None:
+        if self.at_hand:
             yield self
             return
         kept = copy(self)

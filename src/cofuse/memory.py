@@ -28,12 +28,17 @@ __all__ = [
     "available_memory",
     "default_ceiling",
     "format_size",
+    "most_memory",
     "parse_size",
     "used_memory",
 ]
 
 #: Share of the free memory that is used when nobody names a ceiling.
 _SAFE_SHARE = 0.6
+
+#: Addresses that libraries, compiled kernels and threads will take up, most of them without memory
+#: behind them: measured on two processors.
+_ADDRESSES = 500_000_000
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY_UNITS = {"KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -78,16 +83,42 @@ def used_memory() -> int:
 
 
 def available_memory() -> int:
-    """Return the bytes that can be had without swapping, also within a container's limit."""
+    """Return the bytes that can be had without swapping, within a container's limit and ulimit."""
     import psutil
 
     free = int(psutil.virtual_memory().available)
-    return max(0, min([free, *_left_in_groups()]))
+    return max(0, min([free, *_left_in_groups(), *_left_of_addresses()]))
+
+
+def most_memory(named: int | None = None) -> int:
+    """Return the bytes this process can come to have: those named, or all that are free.
+
+    What is named may be more than is free, for those who let the system swap, but nobody gets
+    beyond the limit on addresses (``ulimit -v``).
+    """
+    if named is None:
+        return used_memory() + available_memory()
+    return min([named, *(used_memory() + max(0, left) for left in _left_of_addresses())])
 
 
 def default_ceiling() -> int:
     """Return a safe number of bytes for this process: what it has and a share of what is free."""
     return used_memory() + int(_SAFE_SHARE * available_memory())
+
+
+def _left_of_addresses() -> Iterator[int]:
+    """Bytes left under the limit on addresses, where there is one."""
+    try:
+        import resource
+    except ImportError:  # not Unix
+        return
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return
+    import psutil
+
+    coming = 0 if "numba" in sys.modules else _ADDRESSES
+    yield limit - int(psutil.Process().memory_info().vms) - coming
 
 
 def _left_in_groups() -> Iterator[int]:

@@ -13,9 +13,9 @@ from numpy.typing import DTypeLike
 
 from cofuse.errors import CofuseError
 from cofuse.joint_fusion import tile_bytes
-from cofuse.memory import default_ceiling, format_size
+from cofuse.memory import default_ceiling, format_size, most_memory
 
-__all__ = ["Plan", "Work", "estimate_seconds", "plan_fusion"]
+__all__ = ["Plan", "Work", "estimate_seconds", "least_memory", "plan_fusion"]
 
 #: More than this beside what the process already has makes nothing notably faster: what is written
 #: to a file and read again soon has not left the memory that the system has to spare.
@@ -82,7 +82,18 @@ class Work:
     restores: bool = True
 
 
-def plan_fusion(work: Work, *, max_memory: int | None = None, used: int = _PROGRAM) -> Plan:
+_SWITCHES = [field.name for field in fields(Plan) if field.name != "peak"]
+_NOTHING = Plan(**dict.fromkeys(_SWITCHES, False))
+
+
+def least_memory(work: Work, used: int = _PROGRAM) -> int:
+    """Return the bytes that a fusion takes with everything in files."""
+    return _peak(work, _NOTHING, used)
+
+
+def plan_fusion(
+    work: Work, *, max_memory: int | None = None, used: int = _PROGRAM, begun: bool = False
+) -> Plan:
     """Decide what to keep in memory.
 
     Parameters
@@ -94,29 +105,35 @@ def plan_fusion(work: Work, *, max_memory: int | None = None, used: int = _PROGR
         than helps.
     used
         Bytes it has before, with all libraries.
+    begun
+        Whether the frames are at hand already, so that it is too late to ask what there is.
+        Named bytes count all the same.
 
     Raises
     ------
     CofuseError
-        Even with everything in files it would take more than ``max_memory``.
+        Even with everything in files it would take more than ``max_memory``, or than there is.
     """
-    switches = [field.name for field in fields(Plan) if field.name != "peak"]
-    plan = Plan(**dict.fromkeys(switches, False))
     # Leftovers of earlier work and arrays of the caller's are no reason to refuse.
-    least = _peak(work, plan, min(used, _PROGRAM))
-    if max_memory is None:
-        ceiling = min(default_ceiling(), max(used + _COMFORTABLE, _peak(work, plan, used)))
-    elif max_memory < least:
+    least = least_memory(work, min(used, _PROGRAM))
+    most = max_memory or least if begun else most_memory(max_memory)
+    if least > most:
         height, width = work.shape[:2]
+        named = max_memory is not None and most == max_memory
+        remedy = "close other programs, raise the limit that is set"
+        if named:
+            remedy = "allow more with `max_memory`"
         raise CofuseError(
             f"{work.frames} frames of {width}x{height} pixels need {format_size(least)} of memory "
-            f"at least, but only {format_size(max_memory)} may be used; allow more with "
-            "`max_memory`, or make the frames smaller"
+            f"at least, but only {format_size(most)} {'may be used' if named else 'can be had'}; "
+            f"{remedy}, or make the frames smaller"
         )
-    else:
-        ceiling = max_memory
+    ceiling = max_memory
+    if ceiling is None:
+        ceiling = min(default_ceiling(), max(used + _COMFORTABLE, least_memory(work, used)))
+    plan = _NOTHING
     # In the order of what it would cost to do without, by the byte.
-    for name in switches:
+    for name in _SWITCHES:
         more = replace(plan, **{name: True})
         if _peak(work, more, used) <= ceiling:
             plan = more
@@ -156,9 +173,9 @@ def _joint(work: Work, plan: Plan, frame: int) -> list[int]:
         working, of_planes, of_scores = tile_bytes((height, width), planes, restore)
         of_frames = of_planes * plan.keep_planes + of_scores * plan.keep_scores
         # Features are kept between two passes over the frames where tiles are small; those in the
-        # picture's corners are.
+        # picture's corners are, and all may be after frames were left out.
         features = work.frames * of_planes * (2 if planes == 3 else 6)
-        working += min(features, _KEPT_FEATURES) if features <= 2 * _KEPT_FEATURES else 0
+        working += min(features, _KEPT_FEATURES)
         result = frame if restore else pictures
         tiles.append(maps + result + working + work.frames * of_frames)
     return [

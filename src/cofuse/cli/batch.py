@@ -13,6 +13,7 @@ from cyclopts import Parameter
 
 from cofuse.cli.application import in_options
 from cofuse.cli.console import Flag, Output, Whole, progress_bars, say
+from cofuse.cli.ending import Interruption
 from cofuse.cli.fuse import (
     AligningOptions,
     FuseOptions,
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["batch"]
 
 _HIDDEN = Parameter(parse=False)
+
+#: How stacks stand that this run has no picture of.
+_LEFT = ("in work", "failed")
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,8 @@ def batch(
     r"""Fuse many stacks in one go; run again, it does what is not done yet.
 
     Every folder that holds pictures is one stack: those given and their sub-folders. A stack that
-    fails does not stop the others; the exit code is then 1.
+    fails, or a folder that cannot be read, does not stop the others; the exit code is then 1.
+    Several runs may share the work: each leaves out the stacks that another one is at.
 
     Parameters
     ----------
@@ -131,20 +136,24 @@ def batch(
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CofuseError(f"the folder {output} cannot be made: {error.strerror}") from error
-    results = []
-    for number, group in enumerate(groups, 1):
+    results: dict[str, Result] = {}
+    # What another run is at work on comes last: that may fail, or be stopped.
+    for number, group in [*enumerate(groups, 1)] * 2:
+        if group.name in results and results[group.name].state != "in work":
+            continue
         with progress_bars(quiet=quiet) as progress:
             result = jobs.run(group, progress)
+        Interruption.check()
         for warning in result.warnings:
             say(f"warning: {group.name}: {in_options(warning, ['batch'])}")
-        if not quiet or result.state == "failed":
+        if (not quiet or result.state in _LEFT) and result != results.get(group.name):
             say(f"[{number}/{len(groups)}] {group.name}: {in_options(str(result), ['batch'])}")
-        results.append(result)
-    jobs.write_summary(results)
+        results[group.name] = result
+    outcome = jobs.write_summary(groups, [results[group.name] for group in groups])
     if as_json or not quiet:
         end = f", {time.perf_counter() - start:.1f} s: {output}"
-        _tell(results, jobs.facts(results), as_json=as_json, end=end)
-    return int(any(result.state == "failed" for result in results))
+        _tell(outcome, jobs.facts(outcome), as_json=as_json, end=end)
+    return int(any(result.state in _LEFT for result in outcome))
 
 
 def _tell(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -22,6 +22,9 @@ from cofuse.images import Fusion, Pixels, Stack
 from cofuse.jobs.settings import noise_level
 from cofuse.progress import Progress
 from cofuse.white import white_of_type
+
+if TYPE_CHECKING:
+    from cofuse.files.transaction import Transaction
 
 __all__ = ["compare"]
 
@@ -102,6 +105,7 @@ def compare(
     from cofuse.camera_noise import estimate_noise
     from cofuse.files import read_image, read_stack, write_json
     from cofuse.files.scenes import gather_scene, scene_names
+    from cofuse.files.transaction import Transaction
     from cofuse.metrics.scoring import choose_metrics
 
     level = noise_level(sigma)
@@ -125,7 +129,6 @@ def compare(
         truth=reference is not None,
     )
     outsiders = _read_external(external, names, stack, wanted, colour=reference is not None)
-    existed = output.is_dir()
     empty_folder(output, overwrite=overwrite)
     estimated = level is None
     if level is None:
@@ -134,9 +137,6 @@ def compare(
     entries = _run_all(wanted, stack, level, quiet=quiet) + outsiders
     done = [entry for entry in entries if entry.picture is not None]
     if not any(entry.kind == "method" for entry in done):
-        if not existed:
-            with suppress(OSError):
-                output.rmdir()
         first = entries[0]
         raise CofuseError(f"all methods failed; {first.name}: {first.failure}")
     _score(done, stack, chosen, reference, white)
@@ -154,8 +154,10 @@ def compare(
         "sigma_counts": level * (stack.white / 255.0),
         "sigma_estimated": estimated,
     }
-    report = facts | _write_pages(output, facts, entries, stack, reference, chosen)
-    write_json(output / "results.json", report, overwrite=overwrite)
+    with Transaction(overwrite=overwrite) as transaction:
+        pages = _write_pages(output, facts, entries, stack, reference, chosen, transaction)
+        report = facts | pages
+        write_json(transaction.place(output / "results.json"), report)
     if as_json:
         print(json.dumps(report, indent=2, ensure_ascii=False))
     elif not quiet:
@@ -274,6 +276,7 @@ def _write_pages(
     stack: Stack,
     truth: Pixels | None,
     metrics: Sequence[str],
+    transaction: Transaction,
 ) -> dict[str, Any]:
     """Write the pictures and the page; return what results.json says of them."""
     from cofuse import __version__
@@ -297,8 +300,7 @@ def _write_pages(
             white = stack.white if alike else white_of_type(entry.picture.dtype)
             picture = page_picture(entry.picture, white=white)
             entry.file = page_file(entry.name, taken)
-            # The folder was found empty, or may be written over.
-            write_image(folder / entry.file, picture, overwrite=True)
+            write_image(transaction.place(folder / entry.file), picture)
             values = entry.scores | ({"seconds": entry.seconds} if entry.seconds else {})
             exhibit = Exhibit(entry.name, entry.kind, picture, entry.file, values)
         shown.append(exhibit)
@@ -316,7 +318,7 @@ def _write_pages(
     page = comparison_page(
         facts["name"], summary, columns, shown, details, note=note if facts["sigma"] else ""
     )
-    with written_whole(folder / "index.html", overwrite=True) as file:
+    with written_whole(transaction.place(folder / "index.html"), overwrite=False) as file:
         file.write(page.encode())
     return {
         "cofuse": __version__,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, Token
 
+from cofuse.cli.ending import say
 from cofuse.errors import CofuseError
 from cofuse.progress import Progress, ProgressCallback, silent
 
@@ -72,18 +74,22 @@ def progress_bars(*, quiet: bool) -> Iterator[ProgressCallback]:
         yield show
 
 
-def say(line: str) -> None:
-    """Print one line for people, beside the results on standard output."""
-    print(f"cofuse: {line}", file=sys.stderr)
-
-
 def empty_folder(path: Path, *, overwrite: bool) -> Path:
-    """Make sure of a folder to write many files to; a full one only with ``overwrite``."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        full = any(path.iterdir())
-    except OSError as error:
-        raise CofuseError(f"the folder {path} cannot be made: {error.strerror}") from error
-    if full and not overwrite:
-        raise CofuseError(f"{path} is not empty; pass `overwrite=True` to write into it anyway")
+    """Make sure of a folder to write many files to; a full one only with ``overwrite``.
+
+    It is made with the files, by a `Transaction`.
+    """
+    from cofuse.files.transaction import clear_leftovers
+
+    for folder in (path, path.parent):
+        clear_leftovers(folder)
+    if path.is_dir():
+        if any(path.iterdir()) and not overwrite:
+            raise CofuseError(f"{path} is not empty; pass `overwrite=True` to write into it anyway")
+        return path
+    above = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not above.is_dir():
+        raise CofuseError(f"the folder {path} cannot be made: {above} is not a folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise CofuseError(f"the folder {path} cannot be made: no permission to write in {above}")
     return path

@@ -31,27 +31,29 @@ def demo(
 
     from cofuse.files import read_stack, write_image
     from cofuse.files.previews import index_picture, side_by_side
+    from cofuse.files.transaction import Transaction
     from cofuse.fusion import fuse
     from cofuse.metrics import psnr, ssim
     from cofuse.simulation import demo_simulation
 
     folder = empty_folder(output, overwrite=overwrite)
     simulation = demo_simulation()
-    stack = read_stack(write_simulation(simulation, folder, overwrite=overwrite))
-    with progress_bars(quiet=False) as progress:
-        result = fuse(stack, progress=progress)
-    mean = stack.from_levels(np.mean([stack.to_levels(frame) for frame in stack], axis=0))
-    pictures = {
-        "one frame": stack[0],
-        "mean of the frames": mean,
-        "fused and restored": result.image,
-        "truth": simulation.truth,
-    }
-    write_image(folder / "fused.png", result.image, overwrite=overwrite)
-    assert result.source_map is not None
-    index = index_picture(result.source_map, len(stack))
-    write_image(folder / "source-map.png", index, overwrite=overwrite)
-    write_image(folder / "comparison.png", side_by_side(pictures), overwrite=overwrite)
+    with Transaction(overwrite=overwrite) as transaction:
+        stack = read_stack(write_simulation(simulation, folder, transaction))
+        with progress_bars(quiet=False) as progress:
+            result = fuse(stack, progress=progress)
+        mean = stack.from_levels(np.mean([stack.to_levels(frame) for frame in stack], axis=0))
+        pictures = {
+            "one frame": stack[0],
+            "mean of the frames": mean,
+            "fused and restored": result.image,
+            "truth": simulation.truth,
+        }
+        write_image(transaction.place(folder / "fused.png"), result.image)
+        assert result.source_map is not None
+        index = index_picture(result.source_map, len(stack))
+        write_image(transaction.place(folder / "source-map.png"), index)
+        write_image(transaction.place(folder / "comparison.png"), side_by_side(pictures))
     best = max(range(len(stack)), key=lambda k: psnr(stack[k], simulation.truth))
     print(f"{len(stack)} frames of {stack.width}x{stack.height}, noise of sigma 15 added,")
     print(f"sigma estimated as {result.sigma:.1f} (8-bit grey levels)\n")

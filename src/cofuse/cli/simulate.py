@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cofuse.cli.console import Flag, Output, Whole, empty_folder
 from cofuse.simulation import Simulation, sample_picture, simulate_stack
+
+if TYPE_CHECKING:
+    from cofuse.files.transaction import Transaction
 
 __all__ = ["simulate", "write_simulation"]
 
@@ -46,7 +50,9 @@ def simulate(
         No summary.
     """
     from cofuse.files import read_image
+    from cofuse.files.transaction import Transaction
 
+    empty_folder(output, overwrite=overwrite)
     sharp = sample_picture() if picture is None else read_image(picture)
     simulation = simulate_stack(
         sharp,
@@ -56,13 +62,14 @@ def simulate(
         foreground=None if foreground is None else read_image(foreground),
         seed=seed,
     )
-    write_simulation(simulation, empty_folder(output, overwrite=overwrite), overwrite=overwrite)
+    with Transaction(overwrite=overwrite) as transaction:
+        write_simulation(simulation, output, transaction)
     if not quiet:
         print(f"{frames} frames with sigma {sigma:g}, truth and source map: {output}")
 
 
-def write_simulation(simulation: Simulation, folder: Path, *, overwrite: bool) -> Path:
-    """Write frames, truth and source map; return the folder of the frames.
+def write_simulation(simulation: Simulation, folder: Path, transaction: Transaction) -> list[Path]:
+    """Write frames, truth and source map; return the frames where they are written.
 
     The frames have a folder to themselves, so that it can be fused as it is.
     """
@@ -71,10 +78,11 @@ def write_simulation(simulation: Simulation, folder: Path, *, overwrite: bool) -
 
     suffix = ".tif" if simulation.truth.dtype.kind == "f" else ".png"
     digits = max(2, len(str(len(simulation.frames))))
-    stack = empty_folder(folder / "stack", overwrite=overwrite)
+    frames = []
     for number, frame in enumerate(simulation.frames, start=1):
-        write_image(stack / f"frame-{number:0{digits}}{suffix}", frame, overwrite=overwrite)
-    write_image(folder / f"truth{suffix}", simulation.truth, overwrite=overwrite)
+        path = folder / "stack" / f"frame-{number:0{digits}}{suffix}"
+        frames.append(write_image(transaction.place(path), frame))
+    write_image(transaction.place(folder / f"truth{suffix}"), simulation.truth)
     index = index_picture(simulation.source_map, len(simulation.frames))
-    write_image(folder / "true-source-map.png", index, overwrite=overwrite)
-    return stack
+    write_image(transaction.place(folder / "true-source-map.png"), index)
+    return frames

@@ -154,7 +154,8 @@ def read_stack(
     names = _short_names([p.label for p in pictures])
     if white is None and first.dtype.kind == "u":
         white = stated_white(pictures, files[0])
-    return Stack(kept, white=white, names=names, concurrent=True)
+    kind = first.shape, first.dtype
+    return Stack(kept, white=white, names=names, concurrent=True, kind=kind)
 
 
 def stated_white(pictures: Sequence[Picture], file: Path) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +17,8 @@ from cofuse.errors import CofuseError
 from cofuse.files.bit_depth import BitDepth, convert_depth, dtype_at
 from cofuse.files.encoding import FORMATS, Content, suffix_of
 from cofuse.files.metadata import Metadata, outgoing
+from cofuse.files.owners import hidden_name
+from cofuse.files.transaction import clear_leftovers, exists, move_without_replacing
 
 __all__ = ["check_destination", "check_output", "write_image", "written_whole"]
 
@@ -166,7 +167,7 @@ def check_destination(path: Path, *, overwrite: bool) -> None:
         if path.exists() and not path.is_file():  # renaming over /dev/null would be the end of it
             raise CofuseError(f"{path} is not an ordinary file; choose another name")
         if path.exists() and not overwrite:
-            raise _exists(path)
+            raise exists(path)
     except OSError as error:
         raise CofuseError(f"{path} cannot be written: {error.strerror}; check the path") from error
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -185,7 +186,8 @@ def written_whole(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     check_destination(path, overwrite=overwrite)
     # A link is written through, not replaced. The name is short: `path` may be of full length.
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".cofuse-{secrets.token_hex(8)}.tmp")
+    clear_leftovers(target.parent)
+    temporary = target.with_name(f"{hidden_name()}.tmp")
     try:
         # Opened plainly, not by mkstemp, so that the umask decides on the permissions.
         with temporary.open("x+b") as file:
@@ -195,7 +197,7 @@ def written_whole(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
         if overwrite:
             temporary.replace(target)
         else:
-            _move_without_replacing(temporary, target, path)
+            move_without_replacing(temporary, target)
     except CofuseError:
         raise
     except (OSError, ValueError, RuntimeError) as error:  # the disk; Pillow; imagecodecs
@@ -206,23 +208,6 @@ def written_whole(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _move_without_replacing(temporary: Path, target: Path, path: Path) -> None:
-    """Give a finished file its name, unless somebody else took it meanwhile."""
-    try:
-        os.link(temporary, target)
-    except FileExistsError as error:
-        raise _exists(path) from error
-    except OSError as error:  # a file system without hard links: look, then rename
-        if target.exists():
-            raise _exists(path) from error
-        temporary.replace(target)
-
-
-def _exists(path: Path) -> CofuseError:
-    """Say that a file is in the way."""
-    return CofuseError(f"{path} exists; pass `overwrite=True` to replace it")
 
 
 def _check_depth(path: Path, dtype: np.dtype[Any]) -> None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from cofuse.alignment import Alignment
 from cofuse.errors import CofuseError
 from cofuse.files import check_output, check_report, read_metadata
+from cofuse.files.transaction import Transaction
 from cofuse.images import Stack
 from cofuse.jobs.frames import alpha_of
-from cofuse.jobs.outputs import bit_depth, check_distinct, folder_of_new_files, write_picture
+from cofuse.jobs.outputs import bit_depth, check_distinct, write_picture
 from cofuse.progress import Progress, ProgressCallback
 
 if TYPE_CHECKING:
@@ -59,21 +60,25 @@ def check_folder(job: Job) -> None:
         raise CofuseError(f"the folder {folder} cannot be made: no permission to write in {parent}")
 
 
-def write_aligned(job: Job, stack: Stack, alignment: Alignment, progress: ProgressCallback) -> None:
+def write_aligned(
+    job: Job,
+    stack: Stack,
+    alignment: Alignment,
+    transaction: Transaction,
+    progress: ProgressCallback,
+) -> None:
     """Write the kept frames of an aligned stack."""
     request, paths = job.request, aligned_paths(job)
     alphas = alpha_of(job.frames, alignment, crop=request.aligning.crop)
-    with folder_of_new_files(request.output) as written:
-        for done, (index, frame) in enumerate(zip(alignment.kept, stack, strict=True)):
-            metadata = read_metadata(job.frames.file_of(index), raw_mode=request.reading.raw)
-            write_picture(
-                paths[index],
-                frame,
-                request.writing,
-                metadata=metadata,
-                alpha=None if alphas is None else alphas[done],
-                white=stack.white,
-                opaque=None if alphas is None else alphas.white,
-            )
-            written.append(paths[index])
-            progress(Progress("write", done + 1, len(stack)))
+    for done, (index, frame) in enumerate(zip(alignment.kept, stack, strict=True)):
+        metadata = read_metadata(job.frames.file_of(index), raw_mode=request.reading.raw)
+        write_picture(
+            transaction.place(paths[index]),
+            frame,
+            request.writing,
+            metadata=metadata,
+            alpha=None if alphas is None else alphas[done],
+            white=stack.white,
+            opaque=None if alphas is None else alphas.white,
+        )
+        progress(Progress("write", done + 1, len(stack)))

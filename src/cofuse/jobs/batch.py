@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import shutil
+import os
 import traceback
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,8 @@ from cofuse import __version__
 from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
 from cofuse.files import read_stack, write_json
+from cofuse.files.owners import is_of_this_machine, locked, who
+from cofuse.files.transaction import clear_leftovers
 from cofuse.files.writing import check_destination
 from cofuse.jobs.checking import check_options
 from cofuse.jobs.grouping import Group
@@ -27,12 +30,12 @@ from cofuse.jobs.run import Job
 from cofuse.jobs.slabs import slab_folder
 from cofuse.progress import ProgressCallback, silent
 
-__all__ = ["SUMMARY", "Batch", "Result", "State"]
+__all__ = ["SUMMARY", "Batch", "Result", "State", "lock_path"]
 
 #: The file, beside the results, that tells of all stacks.
 SUMMARY = "batch.json"
 
-State = Literal["to do", "done", "done before", "skipped", "failed"]
+State = Literal["to do", "done", "done before", "skipped", "in work", "failed"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Result:
     frames
         How many frames it has; where they were not looked at, how many files.
     reason
-        Why it was skipped or failed.
+        Why it was skipped or failed, or who is at work on it.
     width, height, sigma, sigma_counts, seconds, output
         What its report says, where there is one.
     warnings
@@ -114,8 +117,8 @@ class Batch:
         twice = [path.name for path, count in paths.items() if count > 1]
         if twice:
             raise CofuseError(f"two stacks would write {twice[0]}; do them in batches of their own")
-        sources = {file.resolve() for group in groups for file in group.files}
-        over = next((path.name for path in paths if path.resolve() in sources), None)
+        sources = {os.path.realpath(file) for group in groups for file in group.files}
+        over = next((path.name for path in paths if os.path.realpath(path) in sources), None)
         if over is not None:
             raise CofuseError(f"{over} is one of the frames; write the results elsewhere")
         if self.folder.exists() and not self.folder.is_dir():
@@ -126,20 +129,19 @@ class Batch:
 
     def look(self, group: Group) -> Result | None:
         """Say how a stack stands before any work; None where it is to be done."""
+        if group.trouble is not None:
+            raise CofuseError(group.trouble)
         frames = len(group.files)
         if frames < self.least and any(f.suffix.lower() in (".tif", ".tiff") for f in group.files):
             frames = len(read_stack(group.files))  # one file may have many pages
         if frames < self.least:
             reason = f"{frames} frame{'s' * (frames != 1)}, fewer than {self.least}"
             return Result(group.name, "skipped", frames, reason)
-        record, digests = _read_json(self._record(group)), self._digests(group)
-        before = record.get("batch") if record else None
+        before, digests = self._before(group), self._digests(group)
         picture, *_ = self._outputs(group)
-        if record and before == digests and picture.exists():
-            return _result(group, "done before", record)
-        # A record without its picture, which comes last, is of a run that was interrupted.
-        ours = before == digests and not picture.exists()
-        overwrite = self.like.writing.overwrite or ours
+        if before == digests and picture.exists():
+            return _result(group, "done before", _read_json(self._record(group)) or {})
+        overwrite = self._overwrites(group)
         if isinstance(before, dict) and not overwrite:
             changed = [what for what in digests if before.get(what) != digests[what]]
             raise CofuseError(
@@ -154,6 +156,14 @@ class Batch:
                     raise CofuseError(f"{path} exists; pass `overwrite=True` to replace it")
         return None
 
+    def _before(self, group: Group) -> Any:
+        """The digests of frames and options that the stack was done with, if it was."""
+        return (_read_json(self._record(group)) or {}).get("batch")
+
+    def _overwrites(self, group: Group) -> bool:
+        """Whether results may be replaced: also those of just this, if the picture was deleted."""
+        return self.like.writing.overwrite or self._before(group) == self._digests(group)
+
     def plan(self, group: Group) -> Result:
         """Say what would become of a stack."""
         try:
@@ -167,6 +177,7 @@ class Batch:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             try:
+                clear_leftovers(self.folder)
                 result = self.look(group) or self._fuse(group, progress)
             except CofuseError as error:
                 result = Result(group.name, "failed", len(group.files), _line(error))
@@ -188,43 +199,43 @@ class Batch:
         }
         return _plain(facts)
 
-    def write_summary(self, results: Sequence[Result]) -> None:
-        """Write what `facts` tells beside the results."""
-        write_json(self.folder / SUMMARY, self.facts(results), overwrite=True)
+    def write_summary(self, groups: Sequence[Group], results: Sequence[Result]) -> list[Result]:
+        """Write what `facts` tells beside the results; returns these as they stand by then.
+
+        Another run may have done stacks that this one has not, and written its summary already.
+        Whoever writes last sees after it that nothing has changed meanwhile: what is written is
+        true, whatever the order.
+        """
+        told: list[Result] = []
+        while (now := [*map(self._now, groups, results)]) != told:
+            write_json(self.folder / SUMMARY, self.facts(now), overwrite=True)
+            told = now
+        return told
+
+    def _now(self, group: Group, result: Result) -> Result:
+        """A result, or that the stack was done by another run."""
+        if result.state not in ("in work", "failed"):
+            return result
+        with suppress(CofuseError, OSError):
+            if (now := self.look(group)) is not None and now.state == "done before":
+                return replace(now, warnings=result.warnings)
+        return result
 
     def _fuse(self, group: Group, progress: ProgressCallback) -> Result:
-        """Do the work aside, and put the results in place when all of them are there."""
-        # Always the same name: what a killed process left behind is found and removed.
-        aside = self.folder / f".cofuse-{_digest(group.name)[:16]}"
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir()
-        digests = self._digests(group)  # of the frames as they are before they are read
-        try:
-            try:
-                report = Job(self._request(group, aside)).run(progress).report
-            except CofuseError as error:
-                raise CofuseError(str(error).replace(str(aside), str(self.folder))) from error
-            if (now := self.look(group)) is not None:  # somebody else was faster
+        """Do the work, unless another run is at it."""
+        with locked(lock := lock_path(self.folder, group.name)) as holder:
+            if holder is not None:
+                reason = f"{who(holder)} is at work on it"
+                if not is_of_this_machine(holder):  # and may be dead
+                    reason += f"; if it no longer is, delete {lock}"
+                return Result(group.name, "in work", len(group.files), reason)
+            if (now := self.look(group)) is not None:  # another run was faster
                 return now
-            record = self._finished(group, report) | {"batch": digests}
-            self._put_in_place(group, aside, record)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-        return _result(group, "done", record)
-
-    def _put_in_place(self, group: Group, aside: Path, record: dict[str, Any]) -> None:
-        """Move results to where they belong, in an order that can stop anywhere.
-
-        The picture is last: while it is not there, the stack is not done.
-        """
-        picture, *others = self._outputs(group)
-        picture.unlink(missing_ok=True)
-        write_json(self._record(group), record, overwrite=True)
-        for path in (*others, picture):
-            if path == self._slabs(group):
-                shutil.rmtree(path, ignore_errors=True)
-            if (aside / path.name).exists():
-                (aside / path.name).replace(path)
+            writing = replace(self.like.writing, overwrite=self._overwrites(group))
+            request = replace(self._request(group, self.folder), writing=writing)
+            # The frames as they are before they are read.
+            job = Job(request, facts={"batch": self._digests(group)})
+            return _result(group, "done", job.run(progress).report)
 
     def _request(self, group: Group, folder: Path) -> Request:
         """Ask for one stack's results in a folder."""
@@ -235,6 +246,7 @@ class Batch:
             maps=Maps(
                 depth_map=folder / f"{group.name}-depth.png" if self.depth_maps else None,
                 source_map=folder / f"{group.name}-source.png" if self.source_maps else None,
+                report=folder / f"{group.name}.json",
             ),
         )
 
@@ -255,25 +267,27 @@ class Batch:
     def _record(self, group: Group) -> Path:
         return self.folder / f"{group.name}.json"
 
-    def _finished(self, group: Group, report: dict[str, Any]) -> dict[str, Any]:
-        """The report with the names that the results have in the end."""
-        request = self._request(group, self.folder)
-        options = dataclasses.asdict(request)
-        options.pop("output")
-        return _plain(report | {"output": str(request.output), "options": options})
-
     def _digests(self, group: Group) -> dict[str, str]:
         """What frames and options come down to; other frames and options have other digests."""
-        frames = [(file.name, file.stat()) for file in group.files]
+        try:
+            frames = [(file.name, file.stat()) for file in group.files]
+        except OSError as error:
+            raise CofuseError(f"{error.filename} cannot be opened: {error.strerror}") from error
         options = dataclasses.asdict(self._request(group, Path()))
         del options["inputs"]
         # None changes a picture that was made: a damaged frame that is refused makes none.
         del options["writing"]["overwrite"], options["fusing"]["max_memory"]
         del options["reading"]["on_damage"]
+        options["maps"]["report"] = None  # every stack has one
         return {
             "frames": _digest([(name, stat.st_size, stat.st_mtime_ns) for name, stat in frames]),
             "options": _digest(options),
         }
+
+
+def lock_path(folder: Path, name: str) -> Path:
+    """What is there while a run is at work on a stack; names may be of full length."""
+    return folder / f".cofuse-lock-{_digest(name)[:16]}"
 
 
 def _result(group: Group, state: State, record: dict[str, Any]) -> Result:

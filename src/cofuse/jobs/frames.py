@@ -53,23 +53,42 @@ class Frames:
         Which of the files' frames they are, counted from 0.
     sources
         The file of every frame taken.
+    versions
+        Size and time of change of all files, before any was read.
     """
 
     stack: Stack
     files: tuple[Path, ...]
     taken: tuple[int, ...]
     sources: tuple[Path, ...]
+    versions: tuple[tuple[int, int] | None, ...]
+
+    def check_unchanged(self) -> None:
+        """Refuse frames that were exchanged since: parts of a picture may be of either."""
+        for file, before in zip(self.files, self.versions, strict=True):
+            # What is gone was read before, or that was an error then.
+            if _version(file) not in (before, None):
+                raise CofuseError(f"{file} changed while it was read; run again when it is whole")
 
     def file_of(self, index: int) -> Path:
         """The file a frame lies in."""
         return self.sources[index]
 
 
+def _version(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
 def read_frames(inputs: Sequence[str], reading: Reading) -> Frames:
-    """Find the frames; none is decoded yet but the first."""
+    """Find the frames; none is decoded yet."""
     files = tuple(picture_files(inputs))
     if not files:
         raise CofuseError("no frames were given; name picture files, a folder or a TIFF")
+    versions = tuple(map(_version, files))
     stack = read_stack(
         files, white=reading.white, raw_mode=reading.raw, on_damage=reading.on_damage
     )
@@ -78,7 +97,7 @@ def read_frames(inputs: Sequence[str], reading: Reading) -> Frames:
     if reading.frames is not None:
         taken = parse_range(reading.frames, len(stack))
         stack = take(stack, taken)
-    return Frames(stack, files, taken, tuple(sources[index] for index in taken))
+    return Frames(stack, files, taken, tuple(sources[index] for index in taken), versions)
 
 
 def in_words(stack: Stack, *, given: bool) -> str:

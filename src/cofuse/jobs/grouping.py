@@ -9,7 +9,7 @@ import struct
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -35,11 +35,14 @@ class Group:
         The pictures in the order of the frames.
     inputs
         The same for a `Request`: a folder as a whole, or the files.
+    trouble
+        Why the pictures of a folder are not known: it cannot be read.
     """
 
     name: str
-    files: tuple[Path, ...]
-    inputs: tuple[str, ...]
+    files: tuple[Path, ...] = ()
+    inputs: tuple[str, ...] = ()
+    trouble: str | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,8 @@ def find_groups(
     Returns
     -------
     list of Group
-        In the order of the folders given, those below each by name.
+        In the order of the folders given, those below each by name. A folder that cannot be read
+        is among them, with its ``trouble``.
 
     Raises
     ------
@@ -116,37 +120,38 @@ def find_groups(
         There is no such folder, it holds nothing to group, or two stacks would have one name.
     """
     by_folder = grouping.pattern is None and grouping.gap is None
-    found: list[tuple[tuple[str, ...], tuple[Path, ...], tuple[str, ...]]] = []
-    seen = set() if leave_out is None else {leave_out.resolve()}
+    found: list[tuple[tuple[str, ...], Group]] = []
+    seen = set() if leave_out is None else {os.path.realpath(leave_out)}
     for given in folders:
         if not given.is_dir():
             what = "is no folder" if given.exists() else "does not exist"
             raise CofuseError(f"{given} {what}; expected folders of pictures")
-        if given.resolve() in seen:
+        if os.path.realpath(given) in seen:
             continue
         before = len(found)
         depth = None if grouping.recursive else 1 if by_folder else 0
         for folder in _walk(given, depth, seen):
-            pictures = _pictures(folder)
             # Names of links are kept: who sorts by links means them.
             parts = Path(os.path.normpath(folder.absolute())).parts[1:] or ("stack",)
-            if by_folder:
-                if pictures:
-                    found.append((parts, tuple(pictures), (str(folder),)))
-                continue
-            for name, files in _divided(folder, pictures, grouping):
-                found.append(((*parts, name), files, tuple(map(str, files))))
+            try:
+                pictures = _pictures(folder)
+                if by_folder:
+                    groups = [Group("", tuple(pictures), (str(folder),))] if pictures else []
+                else:
+                    groups = list(_divided(folder, pictures, grouping))
+            except OSError as error:
+                trouble = f"{error.filename or folder} cannot be opened: {error.strerror}"
+                groups = [Group("", trouble=trouble)]
+            found += [((*parts, g.name) if g.name else parts, g) for g in groups]
         if len(found) == before:
             warnings.warn(f"nothing in {given} makes a stack", stacklevel=2)
-    names = _unique([path for path, _, _ in found], taken)
-    return [
-        Group(name, files, inputs) for name, (_, files, inputs) in zip(names, found, strict=True)
-    ]
+    names = _unique([path for path, _ in found], taken)
+    return [replace(group, name=name) for name, (_, group) in zip(names, found, strict=True)]
 
 
-def _walk(folder: Path, depth: int | None, seen: set[Path]) -> Iterator[Path]:
+def _walk(folder: Path, depth: int | None, seen: set[str]) -> Iterator[Path]:
     """Yield a folder and those below it down to a depth, each once however it is reached."""
-    real = folder.resolve()
+    real = os.path.realpath(folder)
     if real in seen:
         return
     seen.add(real)
@@ -155,18 +160,15 @@ def _walk(folder: Path, depth: int | None, seen: set[Path]) -> Iterator[Path]:
         return
     try:
         inner = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
-    except OSError as error:
-        raise CofuseError(f"{folder} cannot be opened: {error.strerror}") from error
+    except OSError:  # told when its pictures are looked for
+        return
     for child in sorted(inner):
         yield from _walk(child, None if depth is None else depth - 1, seen)
 
 
 def _pictures(folder: Path) -> list[Path]:
     """Return the pictures of a folder in natural order, camera RAW among them."""
-    try:
-        names = [p.name for p in folder.iterdir() if p.suffix.lower() in PICTURE_SUFFIXES]
-    except OSError as error:
-        raise CofuseError(f"{folder} cannot be opened: {error.strerror}") from error
+    names = [p.name for p in folder.iterdir() if p.suffix.lower() in PICTURE_SUFFIXES]
     if all(name.startswith(".") for name in names):
         return []
     # As a pattern, for a folder by name refuses camera RAW beside other pictures.
@@ -174,14 +176,12 @@ def _pictures(folder: Path) -> list[Path]:
     return [file for file in files if file.suffix.lower() in PICTURE_SUFFIXES]
 
 
-def _divided(
-    folder: Path, pictures: list[Path], grouping: Grouping
-) -> Iterator[tuple[str, tuple[Path, ...]]]:
-    """Divide the pictures of a folder; yield the name and the pictures of each stack."""
+def _divided(folder: Path, pictures: list[Path], grouping: Grouping) -> Iterator[Group]:
+    """Divide the pictures of a folder into stacks."""
     expression = grouping.expression()
     groups = {"": pictures} if expression is None else _by_name(folder, pictures, expression)
     if grouping.gap is None:
-        yield from ((name, tuple(files)) for name, files in groups.items())
+        yield from (_group(name, files) for name, files in groups.items())
         return
     raw = sum(file.suffix.lower() in RAW_SUFFIXES for file in pictures)
     if expression is None and 0 < raw < len(pictures):
@@ -194,7 +194,11 @@ def _divided(
         ordered = sorted(files, key=times.__getitem__)  # stable: by name within one moment
         seconds = [(times[file] - times[ordered[0]]).total_seconds() for file in ordered]
         for part in cut_at_pauses(seconds, grouping.gap):
-            yield ordered[part.start].stem, tuple(ordered[part.start : part.stop])
+            yield _group(ordered[part.start].stem, ordered[part.start : part.stop])
+
+
+def _group(name: str, files: Sequence[Path]) -> Group:
+    return Group(name, tuple(files), tuple(map(str, files)))
 
 
 def _by_name(
@@ -234,11 +238,8 @@ def _times(folder: Path, files: list[Path]) -> dict[Path, datetime]:
         moment = time_taken(file)
         if moment is None:
             silent.append(file.name)
-            try:
-                # Local time, as cameras write it.
-                moment = datetime.fromtimestamp(file.stat().st_mtime)
-            except OSError as error:
-                raise CofuseError(f"{file} cannot be opened: {error.strerror}") from error
+            # Local time, as cameras write it.
+            moment = datetime.fromtimestamp(file.stat().st_mtime)
         times[file] = moment
     if silent:
         warnings.warn(

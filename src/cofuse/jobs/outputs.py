@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +15,7 @@ import numpy as np
 from cofuse.errors import CofuseError
 from cofuse.files import Metadata, check_output, check_report, write_image, written_whole
 from cofuse.files.previews import index_dtype, index_picture
+from cofuse.files.transaction import Transaction
 from cofuse.images import Pixels, Stack
 from cofuse.jobs.frames import Frames
 from cofuse.jobs.options import Maps, Request, Writing
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "check_maps",
     "check_outputs",
-    "folder_of_new_files",
     "noise_in_words",
     "option_facts",
     "plain",
@@ -47,26 +47,6 @@ def bit_depth(writing: Writing) -> BitDepth | None:
 def preview_path(path: Path) -> Path:
     """Where the picture in colours of a map goes: d.png has d-colours.png beside it."""
     return path.with_name(f"{path.stem}-colours.png")
-
-
-@contextmanager
-def folder_of_new_files(folder: Path) -> Iterator[list[Path]]:
-    """Make a folder, and list what is written there: all goes if the work does not end well."""
-    made = not folder.is_dir()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CofuseError(f"the folder {folder} cannot be made: {error.strerror}") from error
-    written: list[Path] = []
-    try:
-        yield written
-    except BaseException:
-        for path in written:
-            path.unlink(missing_ok=True)
-        if made:
-            with suppress(OSError):  # somebody else may have put files there
-                folder.rmdir()
-        raise
 
 
 def check_maps(maps: Maps, frames: int) -> None:
@@ -107,18 +87,19 @@ def check_outputs(request: Request, frames: Frames) -> None:
 
 def check_distinct(outputs: list[Path], request: Request, frames: Frames) -> None:
     """Refuse to write two results to one file, or a result over a file that is read."""
-    resolved = [path.resolve() for path in outputs]
+    # Not `Path.resolve`, which stops at links that go in circles.
+    resolved = [Path(os.path.realpath(path)) for path in outputs]
     for path in resolved:
         if resolved.count(path) > 1:
             raise CofuseError(
                 f"two outputs have the same file name, {path.name}; give each its own"
             )
-    sources = {file.resolve() for file in frames.files}
-    sources |= {Path(given.removeprefix("@")).resolve() for given in request.inputs}
+    sources = {os.path.realpath(file) for file in frames.files}
+    sources |= {os.path.realpath(given.removeprefix("@")) for given in request.inputs}
     if request.aligning.transforms is not None:
-        sources.add(request.aligning.transforms.resolve())
+        sources.add(os.path.realpath(request.aligning.transforms))
     for path in resolved:
-        if path in sources:
+        if str(path) in sources:
             raise CofuseError(
                 f"{path.name} is one of the frames or files read; write the result elsewhere"
             )
@@ -144,19 +125,20 @@ def write_picture(
         depth=bit_depth(writing),
         white=white,
         opaque=opaque,
-        overwrite=writing.overwrite,
     )
 
 
-def write_source_map(path: Path, source_map: Pixels, stack: Stack, *, overwrite: bool) -> None:
+def write_source_map(
+    path: Path, source_map: Pixels, stack: Stack, transaction: Transaction
+) -> None:
     """Write which frame every pixel came from, in grey and in colours."""
     from cofuse.depth import Depth, depth_preview
 
-    write_image(path, index_picture(source_map, len(stack)), overwrite=overwrite)
+    write_image(transaction.place(path), index_picture(source_map, len(stack)))
     position = source_map.astype(np.float32)
     sure = np.broadcast_to(np.float32(1.0), position.shape)
     preview = depth_preview(Depth(position, sure, sure, len(stack)))
-    write_image(preview_path(path), preview, overwrite=overwrite)
+    write_image(transaction.place(preview_path(path)), preview)
 
 
 def write_depth(
@@ -165,22 +147,21 @@ def write_depth(
     stack: Stack,
     maps: Maps,
     metadata: Metadata,
-    *,
-    overwrite: bool,
+    transaction: Transaction,
 ) -> None:
     """Write all that is made from the depth."""
     from cofuse.depth import depth_picture, depth_preview, ply_chunks, relief_view
 
     if maps.depth_map is not None:
-        write_image(maps.depth_map, depth_picture(depth), overwrite=overwrite)
+        write_image(transaction.place(maps.depth_map), depth_picture(depth))
         preview = depth_preview(depth, unit="um" if depth.z_step is not None else "")
-        write_image(preview_path(maps.depth_map), preview, overwrite=overwrite)
+        write_image(transaction.place(preview_path(maps.depth_map)), preview)
     if maps.confidence_map is not None:
         shades = np.rint(255.0 * depth.confidence).astype(np.uint8)
-        write_image(maps.confidence_map, shades, overwrite=overwrite)
+        write_image(transaction.place(maps.confidence_map), shades)
     if maps.view is not None:
         view = relief_view(depth, picture, white=stack.white)
-        write_image(maps.view, view, overwrite=overwrite)
+        write_image(transaction.place(maps.view), view)
     if maps.point_cloud is not None:
         size = metadata.pixel_size
         pixel_size = maps.pixel_size or (size[0] if size else None)
@@ -190,7 +171,7 @@ def write_depth(
                 "say it with `pixel_size`",
                 stacklevel=4,
             )
-        with written_whole(maps.point_cloud, overwrite=overwrite) as file:
+        with written_whole(transaction.place(maps.point_cloud), overwrite=False) as file:
             chunks = ply_chunks(depth, picture, white=stack.white, pixel_size=pixel_size or 1.0)
             for chunk in chunks:
                 file.write(chunk)

@@ -85,9 +85,9 @@ def read_transforms(path: Path) -> Alignment:
         raise CofuseError(f"{path}: {error}") from error
 
 
-def save_transforms(path: Path, alignment: Alignment, *, overwrite: bool) -> None:
+def save_transforms(path: Path, alignment: Alignment) -> None:
     """Write transforms, to be used again for these frames."""
-    with written_whole(path, overwrite=overwrite) as file:
+    with written_whole(path, overwrite=False) as file:
         file.write(alignment_to_json(alignment).encode())
 
 

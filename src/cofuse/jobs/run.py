@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cofuse.alignment import Alignment, aligned
 from cofuse.errors import CofuseError
 from cofuse.files import Metadata, fusion_report, write_json
+from cofuse.files.transaction import Transaction, clear_leftovers
 from cofuse.files.writing import check_output
 from cofuse.fusion import fuse
 from cofuse.images import Fusion, Pixels, Stack
@@ -52,9 +53,10 @@ from cofuse.jobs.placing import (
     save_transforms,
 )
 from cofuse.jobs.settings import check_size, chosen_settings, noise_level
-from cofuse.jobs.slabs import check_slabs, fuse_slabs, new_slabs
+from cofuse.jobs.shortage import shortage_told
+from cofuse.jobs.slabs import check_slabs, fuse_slabs
 from cofuse.memory import format_size, parse_size, used_memory
-from cofuse.planning import Work, estimate_seconds, plan_fusion
+from cofuse.planning import Work, estimate_seconds, least_memory, plan_fusion
 from cofuse.progress import Preview, ProgressCallback, silent
 
 if TYPE_CHECKING:
@@ -131,11 +133,20 @@ class Outcome:
 class Job:
     """A request that was looked at: the headers of all frames are read and all outputs checked.
 
-    Everything that can be refused before the work is refused here.
+    Everything that can be refused before the work is refused here. The results appear together,
+    when all of them are written.
+
+    Parameters
+    ----------
+    request
+        What is asked for.
+    facts
+        What the report is to say besides.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, *, facts: dict[str, Any] | None = None) -> None:
         self.request = request
+        self._facts = facts or {}
         check_options(request)
         self.settings = chosen_settings(request.fusing)
         self.sigma = noise_level(request.fusing.sigma)
@@ -153,12 +164,15 @@ class Job:
         self.reference = reference_index(aligning, len(stack))
         if aligning.transforms is not None:
             self.reference = given_alignment(stack, aligning, aligning.transforms).reference
+        for folder in (request.output, request.output.parent):  # the first if frames are aligned
+            clear_leftovers(folder)
         if aligning.align_only:
             check_folder(self)
         else:
             check_outputs(request, self.frames)
             check_slabs(self)
         self.plan: Plan = self._planned()
+        stack[0]  # what is wrong with the first frame, and likely with all, is told at once
         #: Wall time of what is done beside fusing.
         self.seconds: dict[str, float] = {}
 
@@ -193,17 +207,30 @@ class Job:
         """Do the work and write the results; ``preview`` as in `fuse`, but not for slabs."""
         start = time.perf_counter()
         request = self.request
-        with new_slabs(request) as slabs, self.prepared(progress) as (stack, alignment, hot):
-            check_maps(request.maps, len(stack))
-            if request.fusing.slab is not None:
-                fusion = fuse_slabs(self, stack, slabs, progress)
-            else:
-                fusion = self.fuse(stack, progress, preview=preview)
-            with self._timed("depth"):
-                depth = self._depth(stack, fusion, alignment, progress)
-        with self._timed("writing"):
-            self._write(stack, fusion, alignment, depth)
-        fusing = request.fusing
+        overwrite = request.writing.overwrite
+        with shortage_told(progress) as progress, Transaction(overwrite=overwrite) as transaction:
+            with self.prepared(progress) as (stack, alignment, hot):
+                check_maps(request.maps, len(stack))
+                if request.fusing.slab is not None:
+                    fusion = fuse_slabs(self, stack, transaction, progress)
+                else:
+                    fusion = self.fuse(stack, progress, preview=preview)
+                with self._timed("depth"):
+                    depth = self._depth(stack, fusion, alignment, progress)
+            with self._timed("writing"):
+                self._write(stack, fusion, alignment, depth, transaction)
+            facts = self._report(fusion, stack, alignment, hot)
+            facts["seconds"] |= self.seconds | {"total": time.perf_counter() - start}
+            if request.maps.report is not None:
+                write_json(transaction.place(request.maps.report), facts)
+            self.frames.check_unchanged()
+        return Outcome(fusion, stack, alignment, hot, depth, facts)
+
+    def _report(
+        self, fusion: Fusion, stack: Stack, alignment: Alignment | None, hot: int
+    ) -> dict[str, Any]:
+        """What there is to tell, but for the time."""
+        request, fusing = self.request, self.request.fusing
         used = dataclasses.asdict(self.settings) | {
             "preset": fusing.preset,
             "align": request.aligning.align,
@@ -215,19 +242,19 @@ class Job:
         facts["options"] = option_facts(request)
         facts["hot_pixels"] = hot
         facts["alignment"] = None if alignment is None else plain(alignment_facts(alignment))
-        facts["seconds"] |= self.seconds | {"total": time.perf_counter() - start}
-        if request.maps.report is not None:
-            write_json(request.maps.report, facts, overwrite=request.writing.overwrite)
-        return Outcome(fusion, stack, alignment, hot, depth, facts)
+        return facts | self._facts
 
     def align_only(self, progress: ProgressCallback = silent) -> Alignment:
         """Write the aligned frames and do no more."""
-        held = self._held()
-        stack, alignment, _ = self._in_place(held.stack, progress)
-        assert alignment is not None, "checked at the start"
-        held.let_go()
-        write_aligned(self, stack, alignment, progress)
-        self._save_transforms(alignment)
+        overwrite = self.request.writing.overwrite
+        with shortage_told(progress) as progress, Transaction(overwrite=overwrite) as transaction:
+            held = self._held()
+            stack, alignment, _ = self._in_place(held.stack, progress)
+            assert alignment is not None, "checked at the start"
+            held.let_go()
+            write_aligned(self, stack, alignment, transaction, progress)
+            self._save_transforms(alignment, transaction)
+            self.frames.check_unchanged()
         return alignment
 
     @contextmanager
@@ -235,7 +262,12 @@ class Job:
         """Mend and align the frames, and keep them at hand."""
         held = self._held()
         stack, alignment, hot = self._in_place(held.stack, progress)
-        plan = plan_fusion(self._work(stack), max_memory=self.ceiling)
+        work = self._work(stack)
+        if self.ceiling is not None and (least := least_memory(work)) > self.ceiling:
+            # Tiles of a picture that was cut may be larger; that is no reason to refuse any more.
+            warnings.warn(f"as aligned the frames need {format_size(least)}", stacklevel=2)
+            self.ceiling = least
+        plan = plan_fusion(work, max_memory=self.ceiling, begun=True)
         held.let_go()
         with ExitStack() as shelf:
             with self._timed("reading"):
@@ -292,10 +324,10 @@ class Job:
         """What the reference frame says of itself."""
         return reference_metadata(self.frames, self.reference, self.request.reading)
 
-    def _save_transforms(self, alignment: Alignment | None) -> None:
+    def _save_transforms(self, alignment: Alignment | None, transaction: Transaction) -> None:
         path = self.request.aligning.save_transforms
         if path is not None and alignment is not None:
-            save_transforms(path, alignment, overwrite=self.request.writing.overwrite)
+            save_transforms(transaction.place(path), alignment)
 
     def _depth(
         self,
@@ -335,26 +367,29 @@ class Job:
         return chosen_alpha(alphas, fusion.source_map), alphas.white
 
     def _write(
-        self, stack: Stack, fusion: Fusion, alignment: Alignment | None, depth: Depth | None
+        self,
+        stack: Stack,
+        fusion: Fusion,
+        alignment: Alignment | None,
+        depth: Depth | None,
+        transaction: Transaction,
     ) -> None:
-        maps, writing = self.request.maps, self.request.writing
+        maps = self.request.maps
         alpha, opaque = self._alpha(fusion, alignment)
         write_picture(
-            self.request.output,
+            transaction.place(self.request.output),
             fusion.image,
-            writing,
+            self.request.writing,
             metadata=self.metadata,
             alpha=alpha,
             white=stack.white,
             opaque=opaque,
         )
-        self._save_transforms(alignment)
+        self._save_transforms(alignment, transaction)
         if maps.source_map is not None and fusion.source_map is not None:
-            write_source_map(maps.source_map, fusion.source_map, stack, overwrite=writing.overwrite)
+            write_source_map(maps.source_map, fusion.source_map, stack, transaction)
         if depth is not None:
-            write_depth(
-                depth, fusion.image, stack, maps, self.metadata, overwrite=writing.overwrite
-            )
+            write_depth(depth, fusion.image, stack, maps, self.metadata, transaction)
 
 
 def _words(seconds: float) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,10 +13,11 @@ import numpy as np
 from cofuse.errors import CofuseError
 from cofuse.files import read_stack
 from cofuse.files.encoding import suffix_of
+from cofuse.files.transaction import Transaction
 from cofuse.images import Fusion, Stack
 from cofuse.jobs.frames import take
-from cofuse.jobs.options import Request, Writing
-from cofuse.jobs.outputs import check_distinct, folder_of_new_files, write_picture
+from cofuse.jobs.options import Writing
+from cofuse.jobs.outputs import check_distinct, write_picture
 from cofuse.progress import Progress, ProgressCallback
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ __all__ = [
     "check_slab_size",
     "check_slabs",
     "fuse_slabs",
-    "new_slabs",
     "slab_folder",
     "slab_paths",
     "slab_ranges",
@@ -99,25 +97,17 @@ def _slabs_in(folder: Path) -> set[Path]:
     return {path for path in folder.glob("slab-*.tif") if _SLAB.fullmatch(path.name)}
 
 
-@contextmanager
-def new_slabs(request: Request) -> Iterator[list[Path]]:
-    """List the slabs written; they go if the work does not end well, older ones if it does."""
-    if request.fusing.slab is None:
-        yield []
-        return
-    folder = slab_folder(request.output)
-    with folder_of_new_files(folder) as written:
-        yield written
-    for old in _slabs_in(folder).difference(written):  # of a run with more slabs
-        old.unlink()
-
-
-def fuse_slabs(job: Job, stack: Stack, written: list[Path], progress: ProgressCallback) -> Fusion:
+def fuse_slabs(
+    job: Job, stack: Stack, transaction: Transaction, progress: ProgressCallback
+) -> Fusion:
     """Fuse every slab, write its picture, and fuse the pictures."""
     fusing = job.request.fusing
     assert fusing.slab is not None
     ranges = slab_ranges(len(stack), fusing.slab, fusing.slab_overlap)
-    paths = slab_paths(job.request.output, len(ranges))
+    named = slab_paths(job.request.output, len(ranges))
+    paths = [transaction.place(path) for path in named]
+    for old in _slabs_in(slab_folder(job.request.output)).difference(named):
+        transaction.remove(old)  # of a run with more slabs
     sources = []
     slab: Fusion | None = None
     for number, (frames, path) in enumerate(zip(ranges, paths, strict=True)):
@@ -130,12 +120,11 @@ def fuse_slabs(job: Job, stack: Stack, written: list[Path], progress: ProgressCa
         write_picture(
             path,
             slab.image,
-            Writing(overwrite=job.request.writing.overwrite),
+            Writing(),
             metadata=job.metadata,
             alpha=None,
             white=stack.white,
         )
-        written.append(path)
     assert slab is not None
     if len(ranges) == 1:
         return slab

@@ -1,0 +1,32 @@
+"""Too little memory in the midst of the work, told in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cofuse.errors import CofuseError, is_lack_of_memory
+from cofuse.progress import Progress, ProgressCallback
+
+__all__ = ["shortage_told"]
+
+
+@contextmanager
+def shortage_told(progress: ProgressCallback) -> Iterator[ProgressCallback]:
+    """Pass progress on, and name the stage at which there was too little memory."""
+    stage = "start"
+
+    def tell(step: Progress) -> None:
+        nonlocal stage
+        stage = step.stage
+        progress(step)
+
+    try:
+        yield tell
+    except Exception as error:
+        if not is_lack_of_memory(error):
+            raise
+        raise CofuseError(
+            f"out of memory at the stage {stage}; close other programs, raise the limit that is "
+            "set, or use fewer or smaller frames"
+        ) from error
