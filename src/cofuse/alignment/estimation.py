@@ -253,20 +253,13 @@ class _Walk:
             Transform(start, "homography").invert()
         )
         limit = _CONSISTENT / picture.to_finest[0, 0]
-        if (
-            np.isfinite(match.spread)
-            and match.correlation >= match.least
-            and apart.corner_displacement(picture.shape) < limit
-        ):
+        if match.doubt is None and apart.corner_displacement(picture.shape) < limit:
             self.pairs.append(_Pair(first, second, match))
 
     def _doubt(self, match: Match, before: Matrix) -> str | None:
         """Say why a match cannot be right, or nothing."""
-        if match.correlation < match.least or not np.isfinite(match.spread):
-            return (
-                f"it does not resemble its neighbours: correlation {match.correlation:.2f}, at "
-                f"least {match.least:.2f} expected"
-            )
+        if match.doubt is not None:
+            return match.doubt
         for matrix in (match.matrix, match.matrix @ before):
             scales = np.linalg.svd(matrix[:2, :2], compute_uv=False)
             if (

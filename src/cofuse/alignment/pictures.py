@@ -8,7 +8,7 @@ height; brightness, vignetting and slow shading are gone.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cv2
@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 
 from cofuse.images import Pixels, Stack, luminance
 
-__all__ = ["Level", "Picture", "prepare", "reduce", "shrunk"]
+__all__ = ["Level", "Picture", "prepare", "reduce", "shrunk", "without_what_stays"]
 
 #: Pixels of the finest level; larger frames are reduced to it. A hundredth of a pixel there is
 #: a thirtieth in a frame of 24 million pixels.
 _MOST_PIXELS = 2_000_000
+#: Longest side of the finest level: OpenCV looks nothing up in pictures beyond 32767.
+_MOST_SIDE = 32_000
 #: Shorter side below which no further level is made.
 _LEAST_SIDE = 24
 #: Band-pass: difference of two Gaussians; the finer one also evens out small defocus and noise.
@@ -37,22 +39,37 @@ _NOISE_HALVED = 0.4
 _NOISE_PIXELS = 250_000
 #: A picture holds something when this part of it has detail above the noise.
 _LEAST_DETAIL = 0.003
+#: Places stay where the pictures, as they lie, correlate by this much in a window of this side
+#: (pixels of a level: several independent values, few enough to follow an edge); unless more than
+#: this part of the picture does.
+_STAYS, _STAYS_WINDOW, _MOST_STAYS = 0.7, 15, 0.85
 
 Values = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Level:
-    """One size of a picture: evened luminance and its slopes along x and y."""
+    """One size of a picture: evened luminance and its slopes along x and y.
+
+    Where `shown` is False nothing is to be compared, and the values are 0.
+    """
 
     values: Values
     slope_x: Values
     slope_y: Values
+    shown: NDArray[np.bool_] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
         """(height, width) of this level."""
         return self.values.shape[0], self.values.shape[1]
+
+    @property
+    def cover(self) -> Values:
+        """1 where something is to be compared, else 0."""
+        return np.asarray(
+            np.ones_like(self.values) if self.shown is None else self.shown, np.float32
+        )
 
 
 @dataclass(frozen=True)
@@ -77,6 +94,36 @@ class Picture:
         half = 0.5**level
         return np.diag([half, half, 1.0]) @ self.to_finest
 
+    def level_within(self, side: int) -> int:
+        """Return the finest level whose longer side is not above one, else the coarsest."""
+        sides = [max(level.shape) for level in self.levels]
+        return next((k for k, n in enumerate(sides) if n <= side), len(sides) - 1)
+
+
+def without_what_stays(first: Picture, second: Picture) -> tuple[Picture, Picture]:
+    """Hide what two pictures have in common as they lie: a border, a stop, a date, dust.
+
+    What moves with the scene is then all that can be compared. On a level where most of the
+    pictures agree nothing is hidden: the scene moves by too little to tell it from what stays.
+    """
+    levels: list[tuple[Level, Level]] = []
+    for a, b in zip(first.levels, second.levels, strict=True):
+        common, of_a, of_b = (
+            cv2.boxFilter(p, -1, (_STAYS_WINDOW, _STAYS_WINDOW), borderType=cv2.BORDER_REFLECT)
+            for p in (a.values * b.values, a.values**2, b.values**2)
+        )
+        shown = common <= _STAYS * np.sqrt(np.maximum(of_a * of_b, 0))
+        seen = shown.mean() > 1 - _MOST_STAYS
+        levels.append((_hide(a, shown), _hide(b, shown)) if seen else (a, b))
+    return (
+        replace(first, levels=tuple(a for a, _ in levels)),
+        replace(second, levels=tuple(b for _, b in levels)),
+    )
+
+
+def _hide(level: Level, shown: NDArray[np.bool_]) -> Level:
+    return Level(level.values * shown, level.slope_x * shown, level.slope_y * shown, shown)
+
 
 def reduce(frame: Pixels) -> Pixels:
     """Shrink a frame to the size of the finest level, in its own type where OpenCV can.
@@ -84,14 +131,12 @@ def reduce(frame: Pixels) -> Pixels:
     Before anything else: averages of native values are cheap, 24 million float luminances not.
     """
     height, width = frame.shape[:2]
-    factor = math.sqrt(_MOST_PIXELS / (height * width))
-    if factor >= 1:
-        return frame
-    size = (max(round(width * factor), 1), max(round(height * factor), 1))
-    return shrunk(frame, size)
+    factor = min(math.sqrt(_MOST_PIXELS / (height * width)), 1.0)
+    size = tuple(min(max(round(side * factor), 1), _MOST_SIDE) for side in (width, height))
+    return frame if size == (width, height) else shrunk(frame, size)
 
 
-def shrunk(picture: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
+def shrunk(picture: NDArray[Any], size: tuple[int, ...]) -> NDArray[Any]:
     """Average a picture down to a (width, height); by halves first, which is many times faster."""
     height, width = picture.shape[:2]
     while min(width / size[0], height / size[1]) >= 2 and width % 2 == height % 2 == 0:

@@ -20,7 +20,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.alignment.pictures import Level, Picture
+from cofuse.alignment.confirmation import LEAST_EVIDENCE, evidence
+from cofuse.alignment.pictures import Level, Picture, without_what_stays
 from cofuse.alignment.transforms import Model, Transform, corners, tangents
 
 __all__ = ["Match", "register"]
@@ -44,6 +45,10 @@ _CORRELATED = 50.0
 _BLOCKS = 8
 #: Tukey's constant, in units of the robust deviation.
 _TUKEY = 4.7
+#: Pixels by which a corner may move in a frame that stays.
+_STAYS = 1.0
+#: Pixels of a level by which parts of a picture may lie apart through noise and defocus.
+_APART = 1.0
 
 Matrix = NDArray[np.float64]
 
@@ -62,12 +67,33 @@ class Match:
         Correlation that pictures of different scenes do not reach.
     spread
         Expected error of the worst corner, in pixels of the frame.
+    evidence
+        How much the parts of the picture agree on the matrix; see `confirmation`.
+    apart
+        How far the middle one of them lies from its place, in pixels of a level of about 300.
     """
 
     matrix: Matrix
     correlation: float
     least: float
     spread: float
+    evidence: float
+    apart: float
+
+    @property
+    def doubt(self) -> str | None:
+        """Say why the match cannot be right, or nothing."""
+        if self.correlation < self.least or not math.isfinite(self.spread):
+            return (
+                f"it does not resemble its neighbours: correlation {self.correlation:.2f}, at "
+                f"least {self.least:.2f} expected"
+            )
+        if self.evidence < LEAST_EVIDENCE:
+            return (
+                "its parts do not agree on one place, or it fits elsewhere as well: evidence "
+                f"{self.evidence:.1f}, at least {LEAST_EVIDENCE} expected"
+            )
+        return None
 
 
 def register(
@@ -75,28 +101,40 @@ def register(
 ) -> Match:
     """Find the transform that takes pixels of the first picture to those of the second.
 
-    With a `start` nothing is searched: the finest levels are refined from there.
+    With a `start` nothing is searched: the finest levels are refined from there. Else what cannot
+    be right, or pulls the picture apart, is tried once more without what stays where it is while
+    the scene moves.
     """
-    coarse = _search_level(first)
+    match = _match(first, second, model, start)
+    if start is not None or (match.doubt is None and match.apart <= _APART):
+        return match
+    other = _match(*without_what_stays(first, second), model, start)
+    better = match.doubt is not None or other.apart <= _APART
+    return other if other.doubt is None and better else match
+
+
+def _match(first: Picture, second: Picture, model: Model, start: Matrix | None) -> Match:
+    """Search, refine and weigh."""
+    coarse = first.level_within(_SEARCH_SIDE)
     matrix = _search(first, second, model, coarse) if start is None else start
     spread = math.inf
     for level in range(coarse if start is None else 0, -1, -1):
         together = range(level, min(level + _TOGETHER, len(first.levels)))
-        matrix, spread = _refine(first, second, matrix, model, together)
+        # A level that still shows what stays would hold back one that hides it.
+        hides = first.levels[level].shown is not None
+        levels = [k for k in together if not hides or first.levels[k].shown is not None]
+        matrix, spread = _refine(first, second, matrix, model, levels)
     correlation, chance = _correlation(first, second, matrix, max(coarse - 1, 0))
-    return Match(matrix, correlation, max(_LEAST_CORRELATION, _CHANCE * chance), spread)
-
-
-def _search_level(picture: Picture) -> int:
-    """Return the finest level that is small enough for the search."""
-    sides = [max(level.shape) for level in picture.levels]
-    return next((k for k, side in enumerate(sides) if side <= _SEARCH_SIDE), len(sides) - 1)
+    moved = Transform(matrix, "homography").corner_displacement(first.shape)
+    agreed, apart = evidence(first, second, matrix, stays=moved <= _STAYS)
+    least = max(_LEAST_CORRELATION, _CHANCE * chance)
+    return Match(matrix, correlation, least, spread, agreed, apart)
 
 
 def _search(first: Picture, second: Picture, model: Model, level: int) -> Matrix:
     """Return the best of all starts, by the correlation after refining them at one level."""
-    fourier = _Correlator(first.levels[level].values)
-    b = second.levels[level].values
+    fourier = _Correlator(first.levels[level])
+    b = second.levels[level]
     to_first, from_second = first.to_level(level), np.linalg.inv(second.to_level(level))
     best, best_score = np.eye(3), -math.inf
 
@@ -124,19 +162,19 @@ def _search(first: Picture, second: Picture, model: Model, level: int) -> Matrix
 class _Correlator:
     """Correlates one picture with others at every shift, normalised over what overlaps."""
 
-    def __init__(self, picture: NDArray[Any]) -> None:
-        self.shape = picture.shape
+    def __init__(self, picture: Level) -> None:
+        self.shown = picture.cover.sum()
         self.size = tuple(cv2.getOptimalDFTSize(2 * side) for side in picture.shape)
-        self.value = np.conj(np.fft.rfft2(picture, self.size))
-        self.power = np.conj(np.fft.rfft2(picture**2, self.size))
-        self.cover = np.conj(np.fft.rfft2(np.ones(picture.shape), self.size))
+        self.value = np.conj(np.fft.rfft2(picture.values, self.size))
+        self.power = np.conj(np.fft.rfft2(picture.values**2, self.size))
+        self.cover = np.conj(np.fft.rfft2(picture.cover, self.size))
 
-    def best_shift(self, picture: NDArray[Any], turn: Matrix) -> tuple[float, Matrix]:
+    def best_shift(self, picture: Level, turn: Matrix) -> tuple[float, Matrix]:
         """Return the correlation and the matrix (first to `picture`) of the best shift."""
         size = picture.shape[::-1]
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-        turned = cv2.warpAffine(picture, turn[:2], size, flags=flags)
-        cover = cv2.warpAffine(np.ones_like(picture), turn[:2], size, flags=flags)
+        turned = cv2.warpAffine(picture.values, turn[:2], size, flags=flags)
+        cover = cv2.warpAffine(picture.cover, turn[:2], size, flags=flags)
         value, power = np.fft.rfft2(turned, self.size), np.fft.rfft2(turned**2, self.size)
         mask = np.fft.rfft2(cover, self.size)
         common, of_first, of_second, overlap = (
@@ -148,7 +186,7 @@ class _Correlator:
                 (self.cover, mask),
             )
         )
-        enough = overlap > _LEAST_OVERLAP * np.prod(self.shape)
+        enough = overlap > _LEAST_OVERLAP * self.shown
         scale = np.sqrt(np.maximum(of_first * of_second, 1e-12))
         score = np.where(enough, common / scale, -1.0)
         y, x = np.unravel_index(int(score.argmax()), score.shape)
@@ -218,9 +256,14 @@ class _View:
         height, width = a.shape
         stride = max(1, math.ceil(math.sqrt(height * width / _MOST_POINTS)))
         rows, columns = np.arange(0, height, stride), np.arange(0, width, stride)
-        y, x = (g.ravel().astype(np.float32) for g in np.meshgrid(rows, columns, indexing="ij"))
+        shown = np.ones(len(rows) * len(columns), bool)
+        if a.shown is not None:
+            shown = a.shown[::stride, ::stride].ravel()
+        y, x = (
+            g.ravel()[shown].astype(np.float32) for g in np.meshgrid(rows, columns, indexing="ij")
+        )
         value, slope_x, slope_y = (
-            p[::stride, ::stride].ravel() for p in (a.values, a.slope_x, a.slope_y)
+            p[::stride, ::stride].ravel()[shown] for p in (a.values, a.slope_x, a.slope_y)
         )
         back = np.linalg.inv(to_first)
         flow = [_flow(to_first @ g @ back, x, y) for g in directions]
@@ -284,6 +327,9 @@ def _sample(
     v = (h[1, 0] * x + h[1, 1] * y + h[1, 2]) / down
     height, width = level.shape
     inside = (u >= 0) & (u <= width - 1) & (v >= 0) & (v <= height - 1)
+    if level.shown is not None:
+        nearest = (np.rint(np.where(inside, at, 0)).astype(np.intp) for at in (v, u))
+        inside &= level.shown[tuple(nearest)]
     u, v = u[inside], v[inside]
     count = len(u)
     if count < 64:
@@ -318,11 +364,11 @@ def _correlation(
     """Return the correlation of the evened pictures over their overlap, and its error."""
     a, b = first.levels[level], second.levels[level]
     at = second.to_level(level) @ matrix @ np.linalg.inv(first.to_level(level))
-    y, x = np.indices(a.shape, np.float32)
-    there = _sample(b, at, x.ravel(), y.ravel())
+    y, x = (g.astype(np.float32) for g in np.nonzero(a.cover))
+    there = _sample(b, at, x, y)
     if there is None or there[0].mean() < _LEAST_OVERLAP:
         return 0.0, 1.0
-    one, other = a.values.ravel()[there[0]], there[1]
+    one, other = a.values[a.cover > 0][there[0]], there[1]
     power = float(np.dot(one, one)) * float(np.dot(other, other))
     correlation = float(np.dot(one, other)) / math.sqrt(power) if power > 0 else 0.0
     return correlation, math.sqrt(_CORRELATED / len(one))

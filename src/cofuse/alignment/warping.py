@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from itertools import product
 from typing import Any
 
 import cv2
@@ -25,6 +26,8 @@ __all__ = ["Area", "aligned", "check_fits", "common_area", "warp"]
 
 #: Rows that are interpolated at a time: floats of a whole frame would take four times its memory.
 _STRIP = 256
+#: Columns that OpenCV interpolates at a time: it looks nothing up beyond the 32767th.
+_STRIP_WIDTH = 8192
 #: Pixels the kernel reaches, with one to spare.
 _REACH = 5
 #: Sine of the turn and factor of the scale up to which rows and columns are interpolated in turn.
@@ -221,27 +224,30 @@ def _looked_up(
     low, high = frame.min(), frame.max()
     ceiling = max(float(high), white)
     out = np.empty((bottom - top, right - left, *frame.shape[2:]), frame.dtype)
-    for start in range(top, bottom, _STRIP):
-        stop = min(start + _STRIP, bottom)
-        matrix = transform.matrix @ np.array([[1.0, 0, left], [0, 1.0, start], [0, 0, 1.0]])
-        ends = [[0, 0], [right - left, 0], [0, stop - start], [right - left, stop - start]]
-        rows = Transform(matrix, "homography")(ends)[:, 1]
-        # Only the rows that the strip needs become floats.
-        first = int(np.clip(np.floor(rows.min()) - _REACH, 0, frame.shape[0] - 1))
-        last = int(np.clip(np.ceil(rows.max()) + _REACH, first, frame.shape[0] - 1))
-        source: NDArray[Any] = np.ascontiguousarray(frame[first : last + 1], working)
-        matrix = np.array([[1.0, 0, 0], [0, 1.0, -first], [0, 0, 1.0]]) @ matrix
+    for y, x in product(range(top, bottom, _STRIP), range(left, right, _STRIP_WIDTH)):
+        height, width = min(_STRIP, bottom - y), min(_STRIP_WIDTH, right - x)
+        matrix = transform.matrix @ np.array([[1.0, 0, x], [0, 1.0, y], [0, 0, 1.0]])
+        ends = Transform(matrix, "homography")([[0, 0], [width, 0], [0, height], [width, height]])
+        # Only what the strip needs becomes floats.
+        size = np.array(frame.shape[1::-1])
+        first = np.clip(np.floor(ends.min(axis=0)) - _REACH, 0, size - 1).astype(int)
+        last = np.clip(np.ceil(ends.max(axis=0)) + _REACH, first, size - 1).astype(int)
+        source: NDArray[Any] = np.ascontiguousarray(
+            frame[first[1] : last[1] + 1, first[0] : last[0] + 1], working
+        )
+        matrix = np.array([[1.0, 0, -first[0]], [0, 1.0, -first[1]], [0, 0, 1.0]]) @ matrix
         strip = cv2.warpPerspective(
             source,
             matrix,
-            (right - left, stop - start),
+            (width, height),
             flags=cv2.INTER_LANCZOS4 | cv2.WARP_INVERSE_MAP,
             borderMode=cv2.BORDER_REPLICATE,
         )
         values = apply_gains(np.clip(strip, low, high), gains, white)
         if any(gain != 1 for gain in gains):
             values = np.minimum(values, ceiling)
-        out[start - top : stop - top] = values if is_float else np.rint(values)
+        rows, columns = slice(y - top, y - top + height), slice(x - left, x - left + width)
+        out[rows, columns] = values if is_float else np.rint(values)
     return out
 
 
