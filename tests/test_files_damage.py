@@ -176,7 +176,7 @@ def test_damage_is_taken_with_a_warning_if_asked(tmp_path, monkeypatch):
         stack = read_stack(path, on_damage="warn")
         assert np.array_equal(stack[0], stack[0])  # decoded anew, told once
     assert len(said) == 1
-    with pytest.raises(CofuseError, match="on_damage is 'ignore'; expected 'refuse' or 'warn'"):
+    with pytest.raises(CofuseError, match="`on_damage` is 'ignore'; expected 'refuse' or 'warn'"):
         read_image(path, on_damage="ignore")
 
 

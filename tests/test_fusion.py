@@ -533,7 +533,7 @@ def test_many_frames_are_all_told_apart():
 
 STAGES = {
     ("auto", None): {"noise", "fusion"},
-    ("auto", 0.0): {"fusion", "composition"},
+    ("auto", 0.0): {"choice", "composition"},
     ("auto", 10.0): {"fusion"},
     ("fast", None): {"noise", "choice", "composition", "restoration"},
     ("fast", 0.0): {"choice", "composition"},

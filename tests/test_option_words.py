@@ -23,6 +23,7 @@ SPEAKS_OF = {
     "cli/__init__.py": (),
     "cli/application.py": (),
     "cli/console.py": (),
+    "cli/ending.py": (),
     "cli/learn_end_to_end.py": ("learn",),
     "cli/serving.py": ("serve",),
     "web/commands.py": ("fuse",),

@@ -179,7 +179,7 @@ def test_preview_grows_before_the_end(tmp_path, monkeypatch):
     seen: dict[int, np.ndarray] = {}
 
     def tell(facts):
-        if facts.get("preview", 0) not in seen and facts.get("stage") == "fusion":
+        if facts.get("preview", 0) not in seen and facts.get("stage") == "choice":
             seen[facts["preview"]] = read_image(tmp_path / "job" / "preview.jpg")
 
     arguments = {
@@ -386,7 +386,7 @@ NOISY = [
 ]
 CLEAN = [
     *NOISY[:4],
-    ("fusion", 3.1, 8.5),
+    ("choice", 3.1, 8.5),
     ("composition", 8.6, 9.1),
     ("depth", 9.2, 10.0),
 ]

@@ -120,8 +120,9 @@ class Stack:
         self._floats_to_1 = white is None and self.dtype.kind == "f"
         self._white_is_found = False
         of_type = white_of_type(self.dtype)
-        is_bright = first is not None and found_white([first]) == of_type
-        if white is None and (self.dtype != np.uint16 or is_bright):
+        if white is None and (
+            self.dtype != np.uint16 or (first is not None and found_white([first]) == of_type)
+        ):
             white = of_type
         self._white = None if white is None else float(white)
         if first is not None:
@@ -166,7 +167,8 @@ class Stack:
         names, shape
             Those of the new frames, where they are others.
         """
-        made = self._of_known_white()
+        assert self.white > 0  # is found now: that of other frames may differ
+        made = copy(self)
         made._readers = tuple(readers)
         made._in_memory, made._shelf, made._floats_to_1 = False, None, False
         made.names = self.names if names is None else tuple(names)
@@ -195,15 +197,11 @@ class Stack:
 
     def only(self, numbers: Sequence[int]) -> Stack:
         """Return a stack of some of these frames, of the same white; what is kept stays so."""
-        some = self._of_known_white()
+        assert self.white > 0  # is found now: that of fewer frames may differ
+        some = copy(self)
         some._readers = tuple(self._readers[number] for number in numbers)
         some.names = tuple(self.names[number] for number in numbers)
         return some
-
-    def _of_known_white(self) -> Stack:
-        """Copy the stack, its white found: that of other frames may differ."""
-        assert self.white > 0
-        return copy(self)
 
     def __len__(self) -> int:
         return len(self._readers)

@@ -147,7 +147,7 @@ def fuse_tiles(
     tiles = list(itertools.product(*(spans_of(length, side) for length in shape)))
     for done, (rows, columns) in enumerate(tiles, start=1):
         yield (slice(*rows), slice(*columns)), work.piece(rows, columns)
-        progress(Progress("fusion", done, len(tiles)))
+        progress(Progress("fusion" if restore else "choice", done, len(tiles)))
 
 
 def tile_side(planes: int, restore: bool) -> int:

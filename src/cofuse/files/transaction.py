@@ -220,7 +220,7 @@ def move_without_replacing(file: Path, target: Path) -> None:
 
 def exists(path: Path) -> CofuseError:
     """Say that a file is in the way."""
-    return CofuseError(f"{path} exists; pass --overwrite / overwrite=True to replace it")
+    return CofuseError(f"{path} exists; pass `overwrite=True` to replace it")
 
 
 def _failed(path: Path | str, error: OSError) -> CofuseError:

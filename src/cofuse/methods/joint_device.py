@@ -71,7 +71,8 @@ def weigh_on_device(
                 assert planes[0] is not None, "there is always a mixture"
                 take(here, JointResult(index[here], confidence[here], planes[0], planes[1]))
             done += tile.index.numel()
-            run.progress(Progress("fusion", done, shape[0] * shape[1]))
+            stage = "fusion" if restore else "choice"
+            run.progress(Progress(stage, done, shape[0] * shape[1]))
     return Choice(index, confidence)
 
 

@@ -14,7 +14,7 @@ __all__ = ["Glide", "Pace"]
 #: relate to one another matters.
 _BEFORE = {"hot pixels": 0.3, "align": 1.3, "frames": 0.6, "noise": 0.9}
 _NOISY = {"fusion": 27.0, "composition": 0.4}
-_CLEAN = {"fusion": 5.7, "composition": 0.6}
+_CLEAN = {"choice": 5.7, "composition": 0.6}
 #: What comes after the last report: writing, and most of the depth.
 _WRITING, _DEPTH_REST = 1.7, 4.5
 #: Depth is found in a small picture: a smaller part where noise is taken out of large ones.
