@@ -142,7 +142,9 @@ class Sheet:
             f"| {' | '.join(row)} |" for row in [columns, ("---",) * len(columns), *rows]
         )
         parts = [f"### {self.title}", self.caption, table, self._behind(records)]
-        parts.append("\n".join(_failures(records[t] for t in dict.fromkeys(self.trials()))))
+        parts.append(
+            "\n".join(_failures(records[t] for t in dict.fromkeys(self.trials()) if t in records))
+        )
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def _verdicts(self, cells: tuple[Cell, ...], records: Records) -> str:

@@ -99,8 +99,8 @@ def test_the_device_that_is_told_is_the_one_that_worked() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.extra("torch")
 def test_devices_agree_with_the_cpu_above_three_megapixels() -> None:
-    pytest.importorskip("torch")
     frames = [np.tile(f, (6, 5, 1))[:1740, :1740, 1] for f in scene(3, 2, (300, 380)).frames]
     one = fuse(frames, sigma=0, device="cpu")
     other = fuse(frames, sigma=0, device=TORCH_ON_CPU)

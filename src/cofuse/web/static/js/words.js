@@ -49,8 +49,6 @@ const STAGES = {
   align: "Aligning the frames",
   frames: "Bringing the frames into place",
   noise: "Measuring the noise",
-  focus: "Looking for the focus",
-  look: "Looking for what is sharp",
   choice: "Choosing the sharpest frame",
   fusion: "Fusing",
   composition: "Putting the picture together",
