@@ -6,10 +6,10 @@ of window i at a further shift s,
     z(s) = sum_i d_i / sqrt(sum_i d_i²),    d_i = m v_i(s) c_i(0) - c_i(s),
 
 with v_i the part of the window that still lies in the picture, is what the windows say together
-against that shift, in units of their own scatter. N windows that
-agree give sqrt(N); windows that contradict each other cancel out; a single one, however strong,
-gives 1; and by chance z is about normal. So z² counts the windows that confirm the transform. The
-least z over all shifts, nearby on a fine level and farther away on a coarse one, is the evidence.
+against that shift, in units of their own scatter. N windows that agree give sqrt(N); windows that
+contradict each other cancel out; a single one, however strong, gives 1; and by chance z is about
+normal. So z² counts the windows that confirm the transform. The least z over all shifts, nearby on
+a fine level and farther away on a coarse one, is the evidence.
 """
 
 from __future__ import annotations
