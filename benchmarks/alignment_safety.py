@@ -314,7 +314,10 @@ def no_overlap(scenes: Scenes, rng: Generator, side: int) -> Pair:
 
 
 def unrelated(scenes: Scenes, rng: Generator, side: int) -> Pair:
-    return Pair(scenes.draw(rng, side), scenes.draw(rng, side), None)
+    first, second = scenes.draw(rng, side), scenes.draw(rng, side)
+    while np.array_equal(first, second):
+        second = scenes.draw(rng, side)
+    return Pair(first, second, None)
 
 
 def quarter_turn(scenes: Scenes, rng: Generator, side: int) -> Pair:

@@ -3,12 +3,13 @@
 The second picture is brought into place and both are cut into windows. With c_i(s) the covariance
 of window i at a further shift s,
 
-    z(s) = sum_i d_i / sqrt(sum_i d_i²),    d_i = m c_i(0) - c_i(s),
+    z(s) = sum_i d_i / sqrt(sum_i d_i²),    d_i = m v_i(s) c_i(0) - c_i(s),
 
-is what the windows say together against that shift, in units of their own scatter. N windows that
-agree give sqrt(N); windows that contradict each other cancel out; a single one, however strong,
-gives 1; and by chance z is about normal. So z² counts the windows that confirm the transform. The
-least z over all shifts, nearby on a fine level and farther away on a coarse one, is the evidence.
+with v_i the part of the window that still lies in the picture, is what the windows say together
+against that shift, in units of their own scatter. N windows that agree give sqrt(N); windows that
+contradict each other cancel out; a single one, however strong, gives 1; and by chance z is about
+normal. So z² counts the windows that confirm the transform. The least z over all shifts, nearby on
+a fine level and farther away on a coarse one, is the evidence.
 """
 
 from __future__ import annotations
@@ -24,24 +25,23 @@ from cofuse.alignment.pictures import Level, Picture
 
 __all__ = ["LEAST_EVIDENCE", "evidence"]
 
-#: Evidence of a right transform: as much as sixteen windows give that agree. Of the hundreds of
-#: places that a search compares the best is beyond 3 by chance; it then has as good rivals.
-LEAST_EVIDENCE = 4.0
-#: Evidence of a level, below which it speaks for another place whatever the other level says: one
-#: standard deviation.
-_OBJECTION = 1.0
+#: Evidence of a right transform: as much as nine windows give that agree, and by chance, against
+#: a single rival, one pair in seven hundred.
+LEAST_EVIDENCE = 3.0
 #: Longer side of the levels that are looked at: one for shifts nearby, one for those farther away.
 _SIDES = (300, 130)
 #: Windows along the shorter side, and the side of a window. Eight pixels hold one independent
 #: value of the band-passed picture, thirty-two enough to be placed alone.
 _ALONG, _LEAST_WINDOW, _MOST_WINDOW = 8, 8, 32
-#: Parts along each side whose own best shifts are looked for: several windows each, against noise.
-_PARTS = 3
 #: Windows that are enough, of a picture as long as a ribbon.
 _MOST_WINDOWS = 256
 #: Shifts that are compared, in pixels of a level. Those within half a wave of the band-pass, which
 #: is 16 pixels long, are the same place.
 _REACH, _SAME_PLACE = 16, 8.0
+_ALONG_SHIFTS = np.arange(-_REACH, _REACH + 1)
+_FAR = np.hypot(_ALONG_SHIFTS[:, None], _ALONG_SHIFTS) > _SAME_PLACE
+#: Part of the picture that must be seen at another place for it to be a rival.
+_LEAST_SEEN = 0.4
 #: What a rival may lose by lying half a pixel beside the places that are compared. Frames that
 #: move must beat every rival by it, frames that stay need not.
 _BETWEEN_PIXELS = 0.1
@@ -49,37 +49,50 @@ _BETWEEN_PIXELS = 0.1
 Matrix = NDArray[np.float64]
 
 
-def evidence(
-    first: Picture, second: Picture, matrix: Matrix, *, stays: bool
-) -> tuple[float, float]:
-    """Return how much the parts agree on a transform, and how far the middle one lies apart.
+def evidence(first: Picture, second: Picture, matrix: Matrix, *, stays: bool) -> float:
+    """Return how much the parts of the pictures agree on a transform, in standard deviations.
 
-    The first in standard deviations, the second in pixels of the finer level. Staying in place
-    needs no reason: with `stays` another place must be better, not as good, to count against it,
-    so that a pattern that repeats itself may lie still, but not move.
+    Staying in place needs no reason: with `stays` another place must be better, not as good, to
+    count against it, so that a pattern that repeats itself may lie still, but not move.
     """
     margin = 1 + _BETWEEN_PIXELS if stays else 1 - _BETWEEN_PIXELS
-    found, apart = [], 0.0
-    for level in sorted({first.level_within(side) for side in _SIDES}):
-        a, b = first.levels[level], second.levels[level]
-        at = second.to_level(level) @ matrix @ np.linalg.inv(first.to_level(level))
-        covariances, part = _covariances(a, b, at)
-        found.append(_least_z(covariances, margin))
-        if len(found) == 1:
-            apart = _apart(covariances, part)
-    # Levels are different bands: what they say adds up as independent numbers do (Stouffer).
-    least = min(found)
-    return (least if least < _OBJECTION else sum(found) / math.sqrt(len(found))), apart
+    fine, coarse = (first.level_within(side) for side in _SIDES)
+    at = _between(first, second, matrix, fine)
+    covariances, visible = _covariances(first.levels[fine], second.levels[fine], at)
+    near, _ = _least_z(covariances, visible, margin, _FAR)
+    if coarse == fine:
+        return near
+    far, rival = _least_z(
+        *_covariances(
+            first.levels[coarse], second.levels[coarse], _between(first, second, matrix, coarse)
+        ),
+        margin,
+        _FAR,
+    )
+    if far < 0:
+        # A rival that the coarse level cannot tell from the place found: the fine one may.
+        shift = np.eye(3)
+        shift[:2, 2] = rival * 2.0 ** (coarse - fine)
+        there, seen = _covariances(first.levels[fine], second.levels[fine], at @ shift)
+        far, _ = _least_z(there, seen, margin, ~_FAR, here=covariances[:, _REACH, _REACH])
+    # Levels are different bands: what they say adds up as independent numbers do (Stouffer), but
+    # one that knows a better place is not outvoted.
+    return min(near, far) if min(near, far) < 0 else (near + far) / math.sqrt(2)
 
 
-def _covariances(a: Level, b: Level, matrix: Matrix) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Return the covariance of every window at every shift, (N, 2 reach + 1, 2 reach + 1).
+def _between(first: Picture, second: Picture, matrix: Matrix, level: int) -> Matrix:
+    """Return the matrix between pixels of a level."""
+    return second.to_level(level) @ matrix @ np.linalg.inv(first.to_level(level))
 
-    And in which of the parts of the picture, numbered from 0, each window lies.
-    """
+
+def _covariances(a: Level, b: Level, matrix: Matrix) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return covariance and visible part of every window at every shift, (N, S, S) each."""
     height, width = a.shape
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    placed = np.asarray(cv2.warpPerspective(b.values, matrix, (width, height), flags=flags))
+    placed, cover = (
+        np.pad(cv2.warpPerspective(p, matrix, (width, height), flags=flags), _REACH)
+        for p in (b.values, b.cover)
+    )
     side = min(max(min(height, width) // _ALONG, _LEAST_WINDOW), _MOST_WINDOW, height, width)
     rows, columns = (
         np.arange((n % side) // 2, n - side + 1, side, dtype=np.intp) for n in (height, width)
@@ -90,33 +103,36 @@ def _covariances(a: Level, b: Level, matrix: Matrix) -> tuple[NDArray[Any], NDAr
     wide = side + 2 * _REACH
     windows, around = (
         np.lib.stride_tricks.sliding_window_view(p, (n, n))[y, x]
-        for p, n in ((a.values, side), (np.pad(placed, _REACH), wide))
+        for p, n in ((a.values, side), (placed, wide))
     )
     size = (cv2.getOptimalDFTSize(wide),) * 2
     spectrum = np.conj(np.fft.rfft2(windows, size)) * np.fft.rfft2(around, size)
-    shifts = slice(0, 2 * _REACH + 1)
-    part = y * _PARTS // height * _PARTS + x * _PARTS // width
-    return np.asarray(np.fft.irfft2(spectrum, size)[:, shifts, shifts]), part
+    shifts = 2 * _REACH + 1
+    covariances = np.fft.irfft2(spectrum, size)[:, :shifts, :shifts]
+    part = cv2.boxFilter(cover, -1, (side, side), anchor=(0, 0), borderType=cv2.BORDER_CONSTANT)
+    visible = np.lib.stride_tricks.sliding_window_view(part, (shifts, shifts))[y, x]
+    return np.asarray(covariances), visible
 
 
-def _least_z(covariances: NDArray[Any], margin: float) -> float:
-    """Return z against the shift that speaks most against the transform."""
-    along = np.arange(-_REACH, _REACH + 1)
-    rival = np.hypot(along[:, None], along) > _SAME_PLACE
-    here = covariances[:, _REACH, _REACH]
-    against = margin * here[:, None] - covariances[:, rival]
+def _least_z(
+    covariances: NDArray[Any],
+    visible: NDArray[Any],
+    margin: float,
+    places: NDArray[np.bool_],
+    here: NDArray[Any] | None = None,
+) -> tuple[float, NDArray[Any]]:
+    """Return z against that of some shifts that speaks most against the transform, and the shift.
+
+    `here` are the windows' covariances under the transform, where they are not in the middle.
+    """
+    if here is None:
+        here = covariances[:, _REACH, _REACH]
+    seen = visible.mean(axis=0)
+    rows, columns = np.nonzero(places & (seen >= _LEAST_SEEN))
+    if not len(rows):
+        return 0.0, np.zeros(2)
+    against = margin * visible[:, rows, columns] * here[:, None] - covariances[:, rows, columns]
     scatter = np.sqrt((against**2).sum(axis=0))
     z = np.divide(against.sum(axis=0), scatter, out=np.zeros_like(scatter), where=scatter > 0)
-    return float(z.min())
-
-
-def _apart(covariances: NDArray[Any], part: NDArray[np.intp]) -> float:
-    """Return the median distance from 0 of the shifts at which parts of the picture fit best."""
-    near = slice(_REACH - int(_SAME_PLACE), _REACH + int(_SAME_PLACE) + 1)
-    along = np.arange(-int(_SAME_PLACE), int(_SAME_PLACE) + 1)
-    distances = []
-    for k in np.unique(part):
-        fit = covariances[part == k, near, near].sum(axis=0)
-        y, x = np.unravel_index(int(fit.argmax()), fit.shape)
-        distances.append(math.hypot(along[y], along[x]))
-    return float(np.median(distances))
+    worst = int(z.argmin())
+    return float(z[worst]), np.array([columns[worst], rows[worst]]) - _REACH

@@ -47,8 +47,8 @@ _BLOCKS = 8
 _TUKEY = 4.7
 #: Pixels by which a corner may move in a frame that stays.
 _STAYS = 1.0
-#: Pixels of a level by which parts of a picture may lie apart through noise and defocus.
-_APART = 1.0
+#: Correlation of pictures under a transform that explains nearly all of them.
+_ALIKE = 0.9
 
 Matrix = NDArray[np.float64]
 
@@ -69,8 +69,6 @@ class Match:
         Expected error of the worst corner, in pixels of the frame.
     evidence
         How much the parts of the picture agree on the matrix; see `confirmation`.
-    apart
-        How far the middle one of them lies from its place, in pixels of a level of about 300.
     """
 
     matrix: Matrix
@@ -78,7 +76,6 @@ class Match:
     least: float
     spread: float
     evidence: float
-    apart: float
 
     @property
     def doubt(self) -> str | None:
@@ -101,16 +98,16 @@ def register(
 ) -> Match:
     """Find the transform that takes pixels of the first picture to those of the second.
 
-    With a `start` nothing is searched: the finest levels are refined from there. Else what cannot
-    be right, or pulls the picture apart, is tried once more without what stays where it is while
-    the scene moves.
+    With a `start` nothing is searched: the finest levels are refined from there. Else, where the
+    pictures differ much or cannot be told to fit, all is done once more without what stays where it
+    is while the scene moves; that counts where it explains nearly all the rest.
     """
     match = _match(first, second, model, start)
-    if start is not None or (match.doubt is None and match.apart <= _APART):
+    if start is not None or (match.doubt is None and match.correlation >= _ALIKE):
         return match
     other = _match(*without_what_stays(first, second), model, start)
-    better = match.doubt is not None or other.apart <= _APART
-    return other if other.doubt is None and better else match
+    rescued = match.doubt is not None and other.doubt is None
+    return other if rescued or other.correlation >= _ALIKE else match
 
 
 def _match(first: Picture, second: Picture, model: Model, start: Matrix | None) -> Match:
@@ -126,9 +123,9 @@ def _match(first: Picture, second: Picture, model: Model, start: Matrix | None) 
         matrix, spread = _refine(first, second, matrix, model, levels)
     correlation, chance = _correlation(first, second, matrix, max(coarse - 1, 0))
     moved = Transform(matrix, "homography").corner_displacement(first.shape)
-    agreed, apart = evidence(first, second, matrix, stays=moved <= _STAYS)
+    agreed = evidence(first, second, matrix, stays=moved <= _STAYS)
     least = max(_LEAST_CORRELATION, _CHANCE * chance)
-    return Match(matrix, correlation, least, spread, agreed, apart)
+    return Match(matrix, correlation, least, spread, agreed)
 
 
 def _search(first: Picture, second: Picture, model: Model, level: int) -> Matrix:
