@@ -42,7 +42,7 @@ INTERRUPTED = "cofuse: interrupted; nothing was written half\n"
 @pytest.fixture(scope="module")
 def frames() -> list[np.ndarray[Any, Any]]:
     grey = cv2.cvtColor(sample_picture(), cv2.COLOR_RGB2GRAY)
-    return list(simulate_stack(grey, frames=4, sigma=0.0, shape=(48, 48), seed=4).frames)
+    return list(simulate_stack(grey, frames=4, sigma=0.0, shape=(96, 96), seed=4).frames)
 
 
 @pytest.fixture
