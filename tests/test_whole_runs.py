@@ -66,8 +66,15 @@ def stacks(place: Path, frames: Any) -> Path:
     return place / "many"
 
 
+def listening() -> None:
+    """Hear signals that whoever runs the tests may ignore, as nohup and shells do for jobs."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def started(*arguments: object, python: tuple[str, ...] = (), **more: Any) -> Any:
     """Start the command in a process of its own."""
+    more.setdefault("preexec_fn", listening)
     return subprocess.Popen(
         [sys.executable, *python, "-m", "cofuse", *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -163,7 +170,9 @@ def test_stopped_where_python_makes_something_else_of_it(place_of_it):
         sys.exit(main())
     """
     command = [sys.executable, "-c", script, place_of_it]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, preexec_fn=listening
+    )
     assert (done.returncode, done.stderr) == (130, INTERRUPTED)
 
 
