@@ -14,7 +14,7 @@ from cofuse import camera_noise
 from cofuse.camera_noise import NoiseModel, StackNoise, estimate_noise, estimate_stack_noise
 from cofuse.errors import CofuseError
 from cofuse.images import Stack, luminance, luminance_noise
-from cofuse.noise import CLEAN_BELOW
+from cofuse.noise.patches import CLEAN_BELOW
 from cofuse.operators import load_operator
 from cofuse.progress import Progress
 from cofuse.reconstruction import shrink_twice

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cofuse import estimate_noise
-from cofuse import noise as noise_module
 from cofuse.images import Stack
-from cofuse.noise import (
+from cofuse.noise import patches as noise_module
+from cofuse.noise.patches import (
     CLEAN_BELOW,
     noise_by_brightness,
     noise_level,

@@ -14,7 +14,7 @@ from cofuse.depth.filling import enlarge, enlarge_along, fill, spread
 from cofuse.depth.maps import Depth
 from cofuse.errors import CofuseError
 from cofuse.images import Pixels, Stack, luminance_weights
-from cofuse.noise import patch_noise_level, sample_patches, unclipped
+from cofuse.noise.patches import patch_noise_level, sample_patches, unclipped
 from cofuse.progress import Progress, ProgressCallback, silent
 
 __all__ = ["estimate_depth", "small_depth"]

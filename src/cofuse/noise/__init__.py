@@ -1,0 +1,1 @@
+"""The noise of a stack, from the frames alone."""
