@@ -2,7 +2,8 @@
 
 ``python -m experiments.noise_laws --data DIR`` adds noise as cameras and files make it, of known
 level, to both frames of MFI-WHU pairs, and holds the estimated law against the true one
-(`experiments.noise_truth`). ``--stacks`` does so with simulated stacks of 5 and 10 frames instead.
+(`experiments.noise_truth`). ``--stacks`` does so with simulated stacks of 5 and 10 frames instead,
+``--real`` with flat patches of real stacks (`experiments.real_noise_patches`).
 
 A measurement is the level of one band of one frame: of its luminance, or of its two chrominances
 together. Tables show, over all pictures and frames, in percent the median and the 90th percentile
@@ -31,6 +32,7 @@ from experiments.cases import write_json
 from experiments.noise_tables import report
 from experiments.noise_truth import CLEAN, GRADED, kinds_of, true_levels
 from experiments.pictures import WHU_PAIRS, scene_files
+from experiments.real_noise_patches import real_report
 
 __all__ = ["measure", "pictures", "spread"]
 
@@ -87,6 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--kinds", nargs="+", choices=(*GRADED, *CLEAN), default=(*GRADED, *CLEAN))
     add("--levels", nargs="+", type=float, default=_LEVELS)
     add("--stacks", action="store_true", help="simulated stacks of 5 and 10 frames, no pairs")
+    add("--real", action="store_true", help="flat patches of real stacks, no pairs")
     add("--out", type=Path, help="Markdown file to write as well, with the rows as JSON beside it")
     add("--workers", type=int, default=len(runner.cores()), help="processes (default: one a core)")
     given = parser.parse_args(arguments)
@@ -95,15 +98,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     data = Path(given.data).resolve()
     settings = [(kind, level) for kind in given.kinds if kind in GRADED for level in given.levels]
     settings += [(kind, 0.0) for kind in given.kinds if kind in CLEAN]
+    rows: list[Row] = []
     try:
-        rows = _measured(data, given.tools or data.parent / "tools", given, settings)
+        if not given.real:
+            rows = _measured(data, given.tools or data.parent / "tools", given, settings)
+        text = real_report(data, estimate_noise) if given.real else report(rows)
     except CofuseError as error:
         parser.error(str(error))
-    text = report(rows)
     print(text)
     if given.out:
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(text, "utf-8")
+    if given.out and rows:
         write_json(given.out.with_suffix(".json"), {"machine": runner.machine(), "rows": rows})
     return 0
 

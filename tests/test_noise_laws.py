@@ -7,10 +7,12 @@ import re
 import numpy as np
 import pytest
 
-from cofuse import CofuseError
+from cofuse import CofuseError, Stack
 from cofuse.noise.brightness import NoiseModel
 from cofuse.noise.law import BANDS
+from experiments.noise_tables import report
 from experiments.noise_truth import band_energies, kinds_of, rms, true_levels
+from experiments.real_noise_patches import Patch, patch_levels, patches_by_stack
 
 SIDES = 384, 448
 
@@ -74,3 +76,63 @@ def test_coarse_noise_is_found_in_its_band():
 def test_a_folder_without_the_kinds_of_noise_is_named(tmp_path):
     with pytest.raises(CofuseError, match=rf"there is no {re.escape(str(tmp_path))}.*--tools"):
         kinds_of(tmp_path)
+
+
+def test_patches_show_the_noise_and_not_the_slope_beneath_it():
+    rng = np.random.default_rng(6)
+    slope = np.linspace(60, 180, 256, dtype=np.float32)[:, None, None] + np.zeros((256, 256, 3))
+    frames = [slope * gain + rng.normal(scale=5.0, size=slope.shape) for gain in (1.0, 1.02)]
+    stack = Stack.from_arrays([frame.astype(np.float32) for frame in frames], white=255.0)
+    shares = np.array([0.75 / 4**band for band in range(BANDS)])
+    for levels in patch_levels(stack, Patch(0, 1, 64, 64, 128)):
+        assert (np.abs(levels / 5.0 - 1) * np.sqrt(2 * 128**2 * shares) < 4).all()
+
+
+def test_the_coarsest_band_needs_a_large_patch():
+    stack = Stack.from_arrays([np.full((64, 64), 9, np.uint8)] * 2)
+    difference, single = patch_levels(stack, Patch(0, 1, 0, 0, 64))
+    assert np.isnan(difference[:, 4]).all() and not np.isnan(difference[:, :4]).any()
+    assert (single[:, :4] < 1e-4).all()
+
+
+def test_patches_lie_where_halving_pairs_the_pixels_of_the_whole_frame():
+    for name, patches in patches_by_stack().items():
+        assert len(patches) >= 8, name
+        for patch in patches:
+            assert patch.second == patch.first + 1
+            assert patch.top % 16 == patch.left % 16 == 0 and patch.side in (64, 128)
+
+
+def row(kind="white", level=5.0, *, estimate=5.5, truth=5.0, frames=2):
+    """Make a row of measurements that all agree."""
+    shape = frames, 3, BANDS
+    names = {"levels": estimate, "flat": truth, "everywhere": 2 * truth, "errors": 0.06}
+    arrays = {name: np.full(shape, value).tolist() for name, value in names.items()}
+    about = {"kind": kind, "level": level, "item": 1, "frames": frames, "sigma": estimate}
+    return {**about, "is_clean": estimate < 1.5, **arrays}
+
+
+def test_tables_tell_how_far_estimates_are_off():
+    text = report([row(), row("clean", 0.0, estimate=0.4, truth=0.0)])
+    assert f"| white | 5 |{' 10 / 10 (1.10) |' * BANDS}" in text
+    assert f"| white | 5 |{' 45 / 45 (0.55) |' * BANDS}" in text
+    assert f"| white | 5 |{' 5.0 |' * 2 * BANDS}" in text
+    assert (
+        "| white | 10 % (luminance 0 at 5) | 10 % (luminance 0 at 5) | 10 of 10 | 10 of 10 |"
+        in text
+    )
+    assert f"| flat blocks | 1 |{' 0 % |' * (BANDS + 1)}" in text
+    assert f"| flat blocks | 2 |{' 100 % |' * (BANDS + 1)}" in text
+    assert "| clean | 0.40 | 0.40 | 0.40 (picture 1) | 1 of 1 |" in text
+
+
+def test_too_little_noise_for_a_relative_error_is_told_in_grey_levels():
+    text = report([row(), row(level=0.5, estimate=0.9, truth=0.3)])
+    assert "| 10 of 10 | 10 of 10 | 100 % | 100 % | 0 % | 10 | 0.60 |" in text
+
+
+def test_what_could_not_be_measured_is_counted_and_left_out():
+    hidden = row(estimate=50.0)
+    hidden["flat"] = np.full((2, 3, BANDS), None).tolist()
+    text = report([row(), hidden])
+    assert "100 % | 100 % | 50 % | 0 | – |" in text
