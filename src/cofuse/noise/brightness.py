@@ -8,6 +8,7 @@ together Starck, Murtagh and Bijaoui 1998) under which the noise has one level e
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 from cofuse.errors import CofuseError
 from cofuse.images import Levels
 
-__all__ = ["NoiseModel"]
+__all__ = ["NoiseModel", "fit_model"]
+
+#: What the variance at one brightness is off by, relatively, by texture that no test finds.
+_TEXTURE_ERROR = 0.06
+#: Errors above the law beyond which a brightness counts as textured rather than as evidence.
+_OUTLIER = 3.0
+#: A law that grows needs this many brightnesses near it that span this many grey levels, has to
+#: better a constant by this much (χ²), and to divide its misfit by this.
+_FEWEST_BINS, _SPAN, _EVIDENCE, _BETTER = 4, 48.0, 9.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -102,3 +111,59 @@ class NoiseModel:
     def _reach(self) -> float:
         """√(1 + 255 κ) + 1 of `stabilise`: twice its slope at black."""
         return float(np.sqrt(1.0 + 255.0 * self._bend)) + 1.0
+
+
+def fit_model(rows: NDArray[np.float64]) -> NoiseModel:
+    """Fit a law that grows to variances by brightness; unless it is clear the gain is 0.
+
+    Texture only adds to the variance: brightnesses far above a law weigh little against it.
+    """
+    unclear = NoiseModel(1.0)
+    level, variance, error = rows[rows[:, 1] > 0].T
+    error = np.hypot(_TEXTURE_ERROR, error)
+
+    def residuals(law: tuple[float, float]) -> NDArray[np.float64]:
+        return np.asarray(np.log(variance / (law[0] + law[1] * level)) / error)
+
+    def misfit(law: tuple[float, float]) -> float:
+        distance = residuals(law)
+        squares = distance**2
+        bounded = squares / (1.0 + squares / _OUTLIER**2)
+        return float(np.where(distance > 0, bounded, squares).sum())
+
+    # There are few enough to try every line through two of them, and every constant.
+    lines = []
+    for i, j in combinations(range(len(level)), 2):
+        gain = (variance[j] - variance[i]) / (level[j] - level[i])
+        offset = variance[i] - gain * level[i]
+        if gain > 0:
+            lines.append((offset, gain) if offset > 0 else (0.0, variance[j] / level[j]))
+    if not lines:
+        return unclear
+    constant = min(misfit((value, 0.0)) for value in variance)
+    best = min(lines, key=misfit)
+    near = np.abs(residuals(best)) < _OUTLIER
+    if near.sum() < _FEWEST_BINS or np.ptp(level[near]) < _SPAN:
+        return unclear
+    if constant < max(misfit(best) + _EVIDENCE, _BETTER * misfit(best)):
+        return unclear
+    return _least_squares(level[near], variance[near], error[near])
+
+
+def _least_squares(
+    level: NDArray[np.float64], variance: NDArray[np.float64], error: NDArray[np.float64]
+) -> NoiseModel:
+    """Fit ``floor² + gain·I``, neither of them negative, to variances with relative errors."""
+    design = np.stack([np.ones_like(level), level], axis=1) / (variance * error)[:, None]
+    goal = 1.0 / error
+    both = np.linalg.lstsq(design, goal, rcond=None)[0]
+    if (both >= 0).all():
+        return NoiseModel(float(np.sqrt(both[0])), float(both[1]))
+    # One of them is 0, and the other what fits best alone.
+    alone = np.maximum(design.T @ goal, 0.0) / np.square(design).sum(axis=0)
+    floor, gain = (
+        float(np.linalg.norm(column * a - goal)) for column, a in zip(design.T, alone, strict=True)
+    )
+    return (
+        NoiseModel(float(np.sqrt(alone[0]))) if floor < gain else NoiseModel(0.0, float(alone[1]))
+    )

@@ -20,12 +20,12 @@ from numpy.typing import ArrayLike, NDArray
 from cofuse.errors import CofuseError
 from cofuse.noise.brightness import NoiseModel
 
-__all__ = ["BANDS", "CLEAN_BELOW", "NoiseLaw"]
+__all__ = ["BANDS", "CLEAN_BELOW", "SHARES", "NoiseLaw"]
 
 #: Octaves of frequency that are told apart; the coarsest stands for all below it.
 BANDS = 5
 #: Part of all frequencies that a band holds.
-_SHARES = np.array([0.75 / 4**band for band in range(BANDS - 1)] + [1.0 / 4 ** (BANDS - 1)])
+SHARES = np.array([0.75 / 4**band for band in range(BANDS - 1)] + [1.0 / 4 ** (BANDS - 1)])
 #: Noise below this many grey levels counts as none: there texture and rounding cannot be told from
 #: noise, and restoring would cost more detail than noise.
 CLEAN_BELOW = 1.5
@@ -57,8 +57,8 @@ class NoiseLaw:
         What the model was fitted to: rows of grey level, standard deviation of a channel's values
         there, and its relative error.
     blocks
-        How much more values differ across the edges of blocks of 8 x 8 pixels than inside them,
-        relatively, as JPEG makes them; 0 where there is no such grid.
+        Part of the finest detail that is missing on a grid of 8 x 8 pixels, as a JPEG rounds it
+        away; 0 where there is no such grid.
     estimated
         Whether all this was estimated from frames rather than given.
     """
@@ -79,7 +79,7 @@ class NoiseLaw:
     @property
     def by_frame(self) -> Array:
         """Standard deviation of every plane of every frame, after the map: (frames, planes)."""
-        return np.asarray(np.sqrt(self.levels**2 @ _SHARES))
+        return np.asarray(np.sqrt(self.levels**2 @ SHARES))
 
     @property
     def overall(self) -> float:
