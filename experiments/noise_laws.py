@@ -30,11 +30,11 @@ from cofuse.simulation import simulate_stack
 from experiments import runner
 from experiments.cases import write_json
 from experiments.noise_tables import report
-from experiments.noise_truth import CLEAN, GRADED, kinds_of, true_levels
+from experiments.noise_truth import CLEAN, GRADED, even, kinds_of, spread, true_levels
 from experiments.pictures import WHU_PAIRS, scene_files
 from experiments.real_noise_patches import real_report
 
-__all__ = ["measure", "pictures", "spread"]
+__all__ = ["measure", "pictures"]
 
 Row = dict[str, Any]
 Setting = tuple[str, float]
@@ -46,7 +46,7 @@ _STACKS, _FRAMES = 12, (5, 10)
 
 def pictures(data: Path, item: int, frames: int) -> list[NDArray[np.uint8]]:
     """Read the two frames of a pair, or simulate more of its truth: clean, RGB, even sides."""
-    *pair, truth = (_even(read_image(file)) for file in scene_files(data, "mfi_whu", item))
+    *pair, truth = (even(read_image(file)) for file in scene_files(data, "mfi_whu", item))
     return pair if frames == 2 else list(simulate_stack(truth, frames=frames, seed=item).frames)
 
 
@@ -71,12 +71,6 @@ def measure(
             row[name] = [_listed(level) for level in levels]
         rows.append(row)
     return rows
-
-
-def spread(items: Sequence[int], count: int) -> list[int]:
-    """Take so many items evenly over all."""
-    places = np.linspace(0, len(items) - 1, min(count, len(items)))
-    return [items[round(place)] for place in places.tolist()]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -133,12 +127,6 @@ def _measured(
 def _listed(levels: NDArray[np.float64]) -> list[list[float | None]]:
     """Turn levels into lists, for JSON, which knows no NaN."""
     return [[None if np.isnan(value) else value for value in row] for row in levels.tolist()]
-
-
-def _even(picture: NDArray[Any]) -> NDArray[Any]:
-    """Cut to even sides, as a mosaic has them."""
-    height, width = (side // 2 * 2 for side in picture.shape[:2])
-    return picture[:height, :width]
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ not cut off by black and white, and over all blocks.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,17 @@ from cofuse.images import to_opponent
 from cofuse.noise.brightness import NoiseModel
 from cofuse.noise.law import BANDS
 
-__all__ = ["CLEAN", "GRADED", "Kind", "band_energies", "kinds_of", "rms", "true_levels"]
+__all__ = [
+    "CLEAN",
+    "GRADED",
+    "Kind",
+    "band_energies",
+    "even",
+    "kinds_of",
+    "rms",
+    "spread",
+    "true_levels",
+]
 
 Array = NDArray[Any]
 #: Frame (RGB, uint8, even sides), level at mid-grey, number of the frame and generator to the
@@ -141,6 +151,18 @@ def kinds_of(tools: Path) -> dict[str, Kind]:
     found = {name: plain(name) for name in module.KINDS}
     made = {"mixed_white": mixed("white"), "mixed_bayer": mixed("bayer")}
     return {**found, **made, "clean": _clean, "clean_jpeg": _clean_jpeg}
+
+
+def even(picture: Array) -> Array:
+    """Cut to even sides, as a mosaic has them."""
+    height, width = (side // 2 * 2 for side in picture.shape[:2])
+    return picture[:height, :width]
+
+
+def spread(items: Sequence[int], count: int) -> list[int]:
+    """Take so many items evenly over all."""
+    places = np.linspace(0, len(items) - 1, min(count, len(items)))
+    return [items[round(place)] for place in places.tolist()]
 
 
 def _clean(frame: Array, _: float, __: int, ___: np.random.Generator) -> tuple[Array, Array]:

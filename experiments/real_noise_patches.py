@@ -94,8 +94,9 @@ def real_report(data: Path, estimate: Estimator) -> str:
     for name, patches in patches_by_stack().items():
         stack = read_stack(data / "real" / name)
         parts.append(f"# {name}: {len(stack)} frames, {len(patches)} patches\n")
-        parts.append(_patch_table(stack, patches))
-        parts.append(_law_table("as they are", estimate(stack), stack, patches))
+        law = estimate(stack)
+        parts.append(_patch_table(law, stack, patches))
+        parts.append(_law_table("as they are", law, stack, patches))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             moved, places = _aligned(stack, patches)
@@ -119,16 +120,26 @@ def _detrended(planes: Array, *, order: int) -> Array:
     return np.asarray((values - fitted).reshape(planes.shape))
 
 
-def _patch_table(stack: Stack, patches: list[Patch]) -> str:
-    """List what is measured in every patch, without any map: bands 0 to 4 of every plane."""
+def _patch_table(law: NoiseLaw, stack: Stack, patches: list[Patch]) -> str:
+    """List what the difference shows in every patch, without any map.
+
+    The standard deviation of a channel's values is what a law's model says of a grey level.
+    """
     body = []
     for patch in patches:
-        grey = np.mean(stack.to_levels(patch.cut(stack[patch.first])))
-        difference, _ = patch_levels(stack, patch)
+        first, second = (
+            np.atleast_3d(stack.to_levels(patch.cut(stack[index])))
+            for index in (patch.first, patch.second)
+        )
+        sigma = np.std(_detrended(second - first, order=1)) / 2**0.5
+        told = law.model.sigma_at(first.mean())
         where = f"{patch.first} and {patch.second}, {patch.top}, {patch.left}, {patch.side}"
-        body.append([where, f"{grey:.0f}", *(_figures(plane) for plane in difference)])
-    header = ["frames, top, left, side", "grey level", *_plane_names(stack)]
-    return markdown("Noise of each patch by its difference, bands 0 to 4", header, body)
+        cells = [f"{first.mean():.0f}", f"{sigma:.2f}", f"{told:.2f}"]
+        planes = [_figures(plane) for plane in patch_levels(stack, patch)[0]]
+        body.append([where, *cells, *planes])
+    header = ["frames, top, left, side", "grey level", "σ of a channel", "estimate of σ there"]
+    header += [f"{name}, bands 0 to 4" for name in _plane_names(stack)]
+    return markdown("Noise of each patch by its difference", header, body)
 
 
 def _law_table(title: str, law: NoiseLaw, stack: Stack, patches: list[Patch]) -> str:

@@ -10,6 +10,8 @@ import pytest
 from cofuse import CofuseError, Stack
 from cofuse.noise.brightness import NoiseModel
 from cofuse.noise.law import BANDS
+from experiments import noise_restoring
+from experiments.noise_restoring import true_law
 from experiments.noise_tables import report
 from experiments.noise_truth import band_energies, kinds_of, rms, true_levels
 from experiments.real_noise_patches import Patch, patch_levels, patches_by_stack
@@ -136,3 +138,35 @@ def test_what_could_not_be_measured_is_counted_and_left_out():
     hidden["flat"] = np.full((2, 3, BANDS), None).tolist()
     text = report([row(), hidden])
     assert "100 % | 100 % | 50 % | 0 | – |" in text
+
+
+def test_the_law_that_restoring_is_told_is_that_of_the_noise():
+    rng = np.random.default_rng(7)
+    truth = np.full((*SIDES, 3), 100, np.uint8)
+    truth[:, 200:] = 160
+    noisy = [truth + rng.normal(scale=sigma, size=truth.shape) for sigma in (4.0, 8.0)]
+    law = true_law("white", noisy, [truth, truth])
+    assert law.model.gain == 0 and law.overall == pytest.approx(40**0.5, rel=0.01)
+    for levels, sigma in zip(law.levels, (4.0, 8.0), strict=True):
+        assert (off_by(levels, sigma) < 4).all()
+
+
+def test_the_law_of_a_sensor_grows_with_brightness():
+    rng = np.random.default_rng(8)
+    truth = np.tile(np.linspace(60, 180, SIDES[1]).astype(np.uint8)[:, None], (SIDES[0], 1, 3))
+    spread = 10 * np.sqrt(0.3 + 0.7 * truth / 128)
+    law = true_law("shot", [truth + spread * rng.normal(size=truth.shape)], [truth])
+    assert law.model.sigma_at(128) == pytest.approx(10.0, rel=0.01)
+    assert law.model.sigma_at(0) == pytest.approx(10 * 0.3**0.5, rel=0.01)
+    assert (off_by(law.levels[0], law.model.stabilised_sigma) < 5).all()
+
+
+def test_what_is_told_is_compared_with_what_is_found_over_the_same_pairs():
+    ways = ("default", "true σ")
+    rows = [
+        {"setting": ("jpeg", 10.0), "item": item, "sigma": 7.0, "found": 6.0}
+        | {way + place: 30.0 + item + ways.index(way) for way in ways for place in ("", " inside")}
+        for item in (1, 3)
+    ]
+    text = noise_restoring.report(rows, ways)
+    assert text.count("| jpeg 10 | 7.0 / 6.0 | 32.00 ± 12.71 | +1.00 ± 0.00 |") == 2
