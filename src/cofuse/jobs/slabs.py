@@ -136,7 +136,13 @@ def fuse_slabs(
         here = fused.source_map == number
         # A slab's own indices have fewer bits than those of all frames may need.
         index[here] = source[here].astype(index.dtype) + index.dtype.type(frames.start)
-    return replace(fused, source_map=index, sigma=slab.sigma, sigma_estimated=slab.sigma_estimated)
+    return replace(
+        fused,
+        source_map=index,
+        sigma=slab.sigma,
+        sigma_estimated=slab.sigma_estimated,
+        noise=slab.noise,
+    )
 
 
 def _within(progress: ProgressCallback, number: int, slabs: int) -> ProgressCallback:

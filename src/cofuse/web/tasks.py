@@ -196,12 +196,13 @@ def frame(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
 def noise(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """Estimate the noise of a stack as fusing would."""
-    from cofuse.camera_noise import estimate_noise
+    from cofuse.noise import estimate_noise
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         stack = read_frames(arguments["frames"], Reading()).stack
-        return {"sigma": estimate_noise(stack, progress=lambda _: tell({}))}
+        law = estimate_noise(stack, progress=lambda _: tell({}))
+        return {"sigma": law.to_remove().sigma}
 
 
 def metrics(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:

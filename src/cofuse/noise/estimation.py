@@ -1,25 +1,22 @@
-"""Noise as cameras make it: growing with brightness, other from frame to frame and by colour.
+"""What the noise of a stack is like, from its frames alone.
 
-A sensor counts photons, so the variance of its noise is affine in the signal: ``floor² + gain·I``.
-`NoiseModel` is that law and the square-root map (Anscombe 1948; for Poisson and Gaussian noise
-together Starck, Murtagh and Bijaoui 1998) under which the noise has one level everywhere.
-`estimate_stack_noise` finds both, from the frames alone.
+How it grows with brightness is fitted to what patches of different brightness show; the level of
+every frame and colour plane is measured under the map that makes it one at any brightness.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cofuse.arguments import check_callback
-from cofuse.images import LUMINANCE_WEIGHTS, Levels, Pixels, Stack, luminance, to_opponent
+from cofuse.images import Levels, Pixels, Stack, luminance, to_opponent
 from cofuse.noise.brightness import NoiseModel
+from cofuse.noise.law import BANDS, NoiseLaw
 from cofuse.noise.patches import (
-    CLEAN_BELOW,
     noise_by_brightness,
     patch_noise_level,
     read_patches,
@@ -27,13 +24,7 @@ from cofuse.noise.patches import (
 )
 from cofuse.progress import Progress, ProgressCallback, silent
 
-__all__ = [
-    "NoiseModel",
-    "StackNoise",
-    "estimate_noise",
-    "estimate_stack_noise",
-    "noise_to_remove",
-]
+__all__ = ["estimate_noise"]
 
 #: Patches kept of all frames together, and of one frame at least and at most.
 _PATCHES_IN_ALL, _FEWEST_A_FRAME, _MOST_A_FRAME = 240_000, 6_000, 60_000
@@ -55,106 +46,55 @@ _OUTLIER = 3.0
 _FEWEST_BINS, _SPAN, _EVIDENCE, _BETTER = 4, 48.0, 9.0, 2.0
 
 
-@dataclass(frozen=True)
-class StackNoise:
-    """The noise of a stack; all but the model in *stabilised* grey levels, after its map.
-
-    Attributes
-    ----------
-    model
-        How the noise depends on brightness, in a typical frame.
-    frames
-        Level of every frame's noise, as its `luminance` has it.
-    planes
-        Level in every plane of `to_opponent`, in a typical frame: one of grey frames, three of
-        RGB.
-    estimated
-        Whether all this was estimated from the frames rather than given.
-    """
-
-    model: NoiseModel
-    frames: tuple[float, ...]
-    planes: tuple[float, ...]
-    estimated: bool = False
-
-    @classmethod
-    def white(cls, sigma: float, *, frames: int = 1, colour: bool = False) -> StackNoise:
-        """Describe white noise of a given level, the same in every frame and channel."""
-        of_luminance = sigma * float(np.linalg.norm(LUMINANCE_WEIGHTS)) if colour else sigma
-        planes = (float(sigma),) * (3 if colour else 1)
-        return cls(NoiseModel(float(sigma)), (of_luminance,) * frames, planes)
-
-    @property
-    def level(self) -> float:
-        """Typical level of a channel: the root mean square over the planes."""
-        return float(np.sqrt(np.mean(np.square(self.planes))))
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether there is too little noise to be worth removing."""
-        return self.level < CLEAN_BELOW
-
-    @property
-    def by_frame(self) -> NDArray[np.float64]:
-        """Level of every plane of every frame, shape (frames, planes)."""
-        typical = float(np.median(self.frames))
-        share = np.array(self.frames) / typical if typical > 0 else np.ones(len(self.frames))
-        return np.asarray(share[:, None] * np.array(self.planes))
-
-    @property
-    def overall(self) -> float:
-        """Level of all frames and planes: their root mean square."""
-        return float(np.sqrt(np.mean(self.by_frame**2)))
-
-    @property
-    def sigma(self) -> float:
-        """The noise in one number, in grey levels: at mid-grey where it grows with brightness."""
-        return float(self.model.sigma_at(127.5)) if self.model.gain > 0 else self.overall
-
-
 def estimate_noise(
     stack: Stack | Sequence[ArrayLike], *, progress: ProgressCallback = silent
-) -> float:
+) -> NoiseLaw:
     """Estimate the noise of a stack, or of arrays, as `fuse` does that is not told it.
+
+    Every frame is read once, and of it only patches are kept.
 
     Returns
     -------
-    float
-        Standard deviation in 8-bit grey levels (white at 255); that at mid-grey where it grows
-        with brightness, 0 where there is too little to be removed.
+    NoiseLaw
+        How the noise grows with brightness, and its levels by frame and colour plane.
     """
     check_callback("progress", progress)
-    return noise_to_remove(Stack.of(stack), progress=progress).sigma
-
-
-def noise_to_remove(stack: Stack, *, progress: ProgressCallback = silent) -> StackNoise:
-    """Estimate a stack's noise as restoring goes by it: none where there is too little."""
-    noise = estimate_stack_noise(stack, progress=progress)
-    if noise.overall >= CLEAN_BELOW:
-        return noise
-    return StackNoise.white(0.0, frames=len(stack), colour=stack.is_colour)
-
-
-def estimate_stack_noise(stack: Stack, *, progress: ProgressCallback = silent) -> StackNoise:
-    """Estimate a stack's noise: how it grows with brightness, by frame and by colour plane.
-
-    Every frame is read once, and of it only patches are kept.
-    """
+    stack = Stack.of(stack)
     share = int(np.clip(_PATCHES_IN_ALL / len(stack), _FEWEST_A_FRAME, _MOST_A_FRAME))
     samples = []
     for index in range(len(stack)):
         patches = read_patches(stack.part_reader(index), stack.shape, share)
         samples.append(patches[unclipped(stack.to_levels(patches))])
         progress(Progress("noise", index + 1, len(stack)))
-    white = _measure(stack, samples, NoiseModel(0.0))
-    law = _fit(noise_by_brightness(_pool(stack, samples, white.frames)))
-    if law.gain > 0 and not (noise := _measure(stack, samples, law)).is_clean:
-        return noise
-    return replace(white, model=NoiseModel(white.level))
+    frames, planes = _measure(stack, samples, NoiseModel(0.0))
+    bins = noise_by_brightness(_pool(stack, samples, frames))
+    grows = _fit(bins)
+    if grows.gain > 0:
+        law = _law(grows, *_measure(stack, samples, grows), bins)
+        if not law.is_clean:
+            return law
+    return _law(NoiseModel(float(np.sqrt(np.mean(np.square(planes))))), frames, planes, bins)
 
 
-def _measure(stack: Stack, samples: list[Pixels], model: NoiseModel) -> StackNoise:
-    """Measure the level of every frame and plane after the model's map."""
+def _law(
+    model: NoiseModel,
+    frames: NDArray[np.float64],
+    planes: NDArray[np.float64],
+    bins: NDArray[np.float64],
+) -> NoiseLaw:
+    """Put together what was measured: white noise, each frame with its share of the typical."""
+    typical = float(np.median(frames))
+    share = frames / typical if typical > 0 else np.ones(len(frames))
+    levels = np.repeat(np.outer(share, planes)[..., None], BANDS, axis=-1)
+    level, variance, count = bins.T
+    brightness = np.stack([level, np.sqrt(variance), 0.5 * _error(count)], axis=1)
+    return NoiseLaw(model, levels, np.zeros_like(levels), brightness, estimated=True)
+
+
+def _measure(
+    stack: Stack, samples: list[Pixels], model: NoiseModel
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Measure every frame's luminance and a typical frame's planes, after the model's map."""
     frames, planes = [], []
     for patches in samples:
         # Patches in rows are a picture as well, as far as maps of single pixels go.
@@ -162,11 +102,10 @@ def _measure(stack: Stack, samples: list[Pixels], model: NoiseModel) -> StackNoi
         opponent = np.moveaxis(to_opponent(levels), -1, 0)
         planes.append([patch_noise_level(plane) for plane in opponent])
         frames.append(patch_noise_level(luminance(levels)) if stack.is_colour else planes[-1][0])
-    typical = np.median(planes, axis=0)
-    return StackNoise(model, tuple(frames), tuple(typical.tolist()), estimated=True)
+    return np.array(frames), np.median(planes, axis=0)
 
 
-def _pool(stack: Stack, samples: list[Pixels], noise: tuple[float, ...]) -> Levels:
+def _pool(stack: Stack, samples: list[Pixels], noise: NDArray[np.float64]) -> Levels:
     """Put patches of all frames and channels together, evenly, as if all had the typical noise."""
     typical = float(np.median(noise))
     every = max(1, round(sum(patches.size for patches in samples) / _POOL / _PIXELS))
@@ -190,7 +129,7 @@ def _fit(bins: NDArray[np.float64]) -> NoiseModel:
     reach = _MARGIN * np.sqrt(variance)
     inside = (level > reach) & (level < 255.0 - reach)
     level, variance, count = level[inside], variance[inside], count[inside]
-    error = np.hypot(_TEXTURE_ERROR, _CHANCE_ERROR / np.sqrt(count))
+    error = _error(count)
 
     def residuals(law: tuple[float, float]) -> NDArray[np.float64]:
         return np.asarray(np.log(variance / (law[0] + law[1] * level)) / error)
@@ -218,6 +157,11 @@ def _fit(bins: NDArray[np.float64]) -> NoiseModel:
     if constant < max(misfit(best) + _EVIDENCE, _BETTER * misfit(best)):
         return unclear
     return _least_squares(level[near], variance[near], error[near])
+
+
+def _error(count: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Relative error of a variance measured on so many patches."""
+    return np.asarray(np.hypot(_TEXTURE_ERROR, _CHANCE_ERROR / np.sqrt(count)))
 
 
 def _least_squares(
