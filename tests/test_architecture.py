@@ -47,7 +47,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
         set(),
     ),
     "planning": ({"joint_fusion", "memory"}, set()),
-    "noise": ({"images", "progress"}, set()),
+    "noise": ({"images", "progress"}, {"PIL"}),
     "selection": ({"images", "kernels", "operators", "patches"}, {"cv2"}),
     "cosparse": ({"operators", "progress", "prox"}, set()),
     "reconstruction": ({"kernels", "operators", "progress"}, set()),
@@ -87,7 +87,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     ),
     "jobs": (
         {"alignment", "cofuse", "depth", "devices", "files", "fusion", "hot_pixels", "images"}
-        | {"joint", "memory", "operators", "patches", "planning", "progress", "settings"}
+        | {"joint", "memory", "noise", "operators", "patches", "planning", "progress", "settings"}
         | {"white"},
         set(),
     ),

@@ -19,7 +19,7 @@ from cofuse.cli.evaluate import plain_scores, score_digits, score_table, split_n
 from cofuse.errors import CofuseError
 from cofuse.files.formats import OnDamage
 from cofuse.images import Fusion, Pixels, Stack
-from cofuse.jobs.settings import noise_level
+from cofuse.jobs.settings import given_noise, read_noise
 from cofuse.progress import Progress
 from cofuse.white import white_of_type
 
@@ -58,6 +58,7 @@ def compare(
     output: Output,
     methods: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     sigma: str = "auto",
+    noise: Path | None = None,
     truth: Path | None = None,
     external: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     metrics: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
@@ -82,6 +83,9 @@ def compare(
         may have a denoiser before or after, as in tv+gff or gff+nlm; a wrong name lists all.
     sigma
         Noise level in 8-bit grey levels for all methods, or auto to estimate it once.
+    noise
+        Take the noise from this file that cofuse noise wrote; methods other than cofuse's own are
+        told its level.
     truth
         The sharp picture without noise, if it is known.
     external
@@ -107,9 +111,9 @@ def compare(
     from cofuse.files.scenes import gather_scene, scene_names
     from cofuse.files.transaction import Transaction
     from cofuse.metrics.scoring import choose_metrics
-    from cofuse.noise import NoiseLaw, estimate_noise
+    from cofuse.noise import estimate_noise
 
-    level = noise_level(sigma)
+    read_noise(sigma, noise)  # what is wrong with it is told first
     wanted = list(dict.fromkeys(split_names(methods)))
     for method in wanted:
         _resolve(method)
@@ -117,6 +121,7 @@ def compare(
         raise CofuseError("no frames were given; name picture files, a folder or a TIFF")
     scene = gather_scene(frames, truth=truth)
     stack = read_stack(scene.sources, white=white, on_damage=on_damage)
+    told = given_noise(sigma, noise, len(stack), colour=stack.is_colour)
     if len(stack) < 2:
         raise CofuseError("only one frame was given; there is nothing to fuse and compare")
     names = [name] if name else scene_names(frames, scene.sources)
@@ -131,10 +136,7 @@ def compare(
     )
     outsiders = _read_external(external, names, stack, wanted, colour=reference is not None)
     empty_folder(output, overwrite=overwrite)
-    if level is None:
-        law = estimate_noise(stack).to_remove()
-    else:
-        law = NoiseLaw.white(level, frames=len(stack), colour=stack.is_colour)
+    law = estimate_noise(stack).to_remove() if told is None else told
     wanted = wanted or list(_NOISY_METHODS if law.overall > 0 else _CLEAN_METHODS)
     entries = _run_all(wanted, stack, law, quiet=quiet) + outsiders
     done = [entry for entry in entries if entry.picture is not None]
@@ -154,7 +156,8 @@ def compare(
         },
         "sigma": law.sigma,
         "sigma_counts": law.sigma * (stack.white / 255.0),
-        "sigma_estimated": level is None,
+        "sigma_estimated": told is None,
+        "noise": law.facts(),
     }
     with Transaction(overwrite=overwrite) as transaction:
         pages = _write_pages(output, facts, entries, stack, reference, chosen, transaction)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +20,20 @@ from numpy.typing import NDArray
 from cofuse.errors import CofuseError
 from cofuse.noise.brightness import NoiseModel
 
-__all__ = ["BANDS", "CLEAN_BELOW", "NoiseLaw"]
+__all__ = ["BANDS", "CLEAN_BELOW", "WAVELENGTHS", "NoiseLaw"]
 
 #: Octaves of frequency that are told apart; the coarsest stands for all below it.
 BANDS = 5
+#: Wavelengths in pixels from which on a band begins; it ends where the next one does.
+WAVELENGTHS = tuple(2 ** (band + 1) for band in range(BANDS))
 #: Part of all frequencies that a band holds.
 _SHARES = np.array([0.75 / 4**band for band in range(BANDS - 1)] + [1.0 / 4 ** (BANDS - 1)])
 #: Noise below this many grey levels counts as none: there texture and rounding cannot be told from
 #: noise, and restoring would cost more detail than noise.
 CLEAN_BELOW = 1.5
 
+#: Noise whose second band surely passes the finest by this factor is called coarse.
+_COARSE = 1.25
 #: No number of a law is larger.
 _LARGEST = 1e6
 
@@ -113,10 +118,61 @@ class NoiseLaw:
         return self.overall < CLEAN_BELOW
 
     @property
+    def at_mid_grey(self) -> float:
+        """By what to multiply levels after the map to have those at mid-grey before it."""
+        if self.model.gain == 0:
+            return 1.0
+        return float(self.model.sigma_at(127.5)) / self.model.stabilised_sigma
+
+    @property
     def by_band(self) -> Array:
         """Levels of a typical frame at mid-grey: shape (planes, `BANDS`)."""
-        scale = self.model.sigma_at(127.5) / self.model.stabilised_sigma if self.model.gain else 1.0
-        return np.asarray(np.median(self.levels, axis=0) * scale)
+        return np.asarray(np.median(self.levels, axis=0) * self.at_mid_grey)
+
+    @property
+    def luminance_and_chroma(self) -> tuple[Array, Array]:
+        """`by_band`, the two planes of colour taken together, and its standard errors.
+
+        Both of shape (1 or 2, `BANDS`): of grey frames there is no chroma.
+        """
+        levels, errors = self.by_band, np.median(self.errors, axis=0)
+        if len(levels) == 1:
+            return levels, errors * levels
+        chroma = _root_mean_square(levels[1:].T)
+        # That of a root mean square of two independent levels.
+        spread = np.hypot(*(errors[1:] * levels[1:] ** 2)) / np.where(chroma > 0, 2 * chroma, 1)
+        return np.stack([levels[0], chroma]), np.stack([errors[0] * levels[0], spread])
+
+    @property
+    def character(self) -> tuple[str, ...]:
+        """What is remarkable about the noise, in words; nothing about white noise."""
+        (finest, next_finest, *_), *_ = self.by_band
+        (_, error, *_), *_ = np.median(self.errors, axis=0)
+        coarse = next_finest * (1 - 2 * error) > _COARSE * finest
+        words = {
+            "coarse-grained": coarse,
+            "growing with brightness": self.model.gain > 0,
+            "JPEG blocks": self.blocks > 0,
+        }
+        return tuple(word for word, fits in words.items() if fits)
+
+    def facts(self) -> dict[str, Any]:
+        """Tell what a report says of the noise, at mid-grey where it grows with brightness."""
+        colours = ["luminance", "red against blue", "green against both"]
+        return {
+            "sigma": self.sigma,
+            "estimated": self.estimated,
+            "character": list(self.character),
+            "floor": self.model.floor,
+            "gain": self.model.gain,
+            "blocks": self.blocks,
+            "wavelengths": list(WAVELENGTHS),
+            "planes": colours if self.levels.shape[1] == 3 else ["grey"],
+            "by_band": self.by_band.tolist(),
+            "by_band_errors": (np.median(self.errors, axis=0) * self.by_band).tolist(),
+            "by_frame": (self.by_frame * self.at_mid_grey).tolist(),
+            "brightness": self.brightness.tolist(),
+        }
 
     def for_stack(self, frames: int, *, colour: bool) -> NoiseLaw:
         """Use the law of one stack for another of the same camera and sensitivity."""
