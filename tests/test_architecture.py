@@ -91,7 +91,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
         | {"white"},
         set(),
     ),
-    "retouching": ({"fusion", "images", "settings"}, {"cv2"}),
+    "retouching": ({"fusion", "images", "noise", "settings"}, {"cv2"}),
     "web": (
         {"alignment", "cofuse", "depth", "devices", "files", "images", "jobs"}
         | {"memory", "metrics", "noise", "operators", "progress", "retouching", "selection"}
