@@ -22,7 +22,6 @@ import numpy as np
 import torch
 
 from benchmarks.tables import Tables, add_output_options, deliver, markdown_table, ratio
-from cofuse.camera_noise import NoiseModel
 from cofuse.images import Stack, from_opponent, to_opponent
 from cofuse.joint import LEVEL_CHANNELS, load_model
 from cofuse.kernels import (
@@ -38,6 +37,7 @@ from cofuse.kernels.joint_gpu_layers import exact, mirrored
 from cofuse.kernels.joint_gpu_stages import DeviceStage
 from cofuse.methods import joint_device
 from cofuse.methods.joint_device import device_fusion
+from cofuse.noise.brightness import NoiseModel
 
 SIGMA = 15.0
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from cofuse.camera_noise import NoiseModel
 from cofuse.images import to_opponent
 from cofuse.joint import AGREEMENT_SCALES, BAND_WINDOWS, BANDS
 from cofuse.kernels import (
@@ -24,6 +23,7 @@ from cofuse.kernels.joint_gpu_layers import exact
 from cofuse.kernels.joint_gpu_mixing import Agreement
 from cofuse.kernels.joint_gpu_stages import DeviceMixture, DeviceStage
 from cofuse.kernels.joint_gpu_weigher import DeviceWeigher
+from cofuse.noise.brightness import NoiseModel
 from tests.test_joint_kernels import random_model
 
 

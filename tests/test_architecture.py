@@ -47,8 +47,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
         set(),
     ),
     "planning": ({"joint_fusion", "memory"}, set()),
-    "noise": ({"images"}, set()),
-    "camera_noise": ({"images", "noise", "progress"}, set()),
+    "noise": ({"images", "progress"}, {"PIL"}),
     "selection": ({"images", "kernels", "operators", "patches"}, {"cv2"}),
     "cosparse": ({"operators", "progress", "prox"}, set()),
     "reconstruction": ({"kernels", "operators", "progress"}, set()),
@@ -57,11 +56,12 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "depth": ({"images", "kernels", "noise", "progress"}, {"PIL", "cv2"}),
     "hot_pixels": ({"images", "progress"}, {"cv2"}),
     "methods": (
-        {"camera_noise", "cosparse", "images", "joint", "joint_fusion"}
+        {"cosparse", "images", "joint", "joint_fusion"}
         | {
             "joint_tiles",
             "kernels",
             "memory",
+            "noise",
             "operators",
             "patches",
             "planning",
@@ -73,7 +73,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
         set(),
     ),
     "fusion": (
-        {"alignment", "devices", "images", "memory", "methods", "operators", "patches"}
+        {"alignment", "devices", "images", "memory", "methods", "noise", "operators", "patches"}
         | {"planning", "progress", "settings"},
         set(),
     ),
@@ -87,26 +87,26 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     ),
     "jobs": (
         {"alignment", "cofuse", "depth", "devices", "files", "fusion", "hot_pixels", "images"}
-        | {"joint", "memory", "operators", "patches", "planning", "progress", "settings"}
+        | {"joint", "memory", "noise", "operators", "patches", "planning", "progress", "settings"}
         | {"white"},
         set(),
     ),
-    "retouching": ({"fusion", "images", "settings"}, {"cv2"}),
+    "retouching": ({"fusion", "images", "noise", "settings"}, {"cv2"}),
     "web": (
-        {"alignment", "camera_noise", "cofuse", "depth", "devices", "files", "images", "jobs"}
-        | {"memory", "metrics", "operators", "progress", "retouching", "selection"}
+        {"alignment", "cofuse", "depth", "devices", "files", "images", "jobs"}
+        | {"memory", "metrics", "noise", "operators", "progress", "retouching", "selection"}
         | {"settings", "simulation"},
         {"cv2", "fastapi", "pydantic", "python_multipart", "starlette"},
     ),
     "cli": (
-        {"baselines", "camera_noise", "cofuse", "files", "fusion", "images", "jobs", "joint"}
-        | {"learning", "memory", "metrics", "operators", "progress", "simulation", "web"}
+        {"baselines", "cofuse", "files", "fusion", "images", "jobs", "joint"}
+        | {"learning", "memory", "metrics", "noise", "operators", "progress", "simulation", "web"}
         | {"white"},
         {"cyclopts", "rich", "torch", "uvicorn"},
     ),
     "__init__": (
-        {"alignment", "camera_noise", "depth", "files", "fusion", "images", "learning"}
-        | {"operators", "progress", "simulation"},
+        {"alignment", "depth", "files", "fusion", "images", "learning"}
+        | {"noise", "operators", "progress", "simulation"},
         set(),
     ),
     "__main__": ({"cli"}, set()),
@@ -261,7 +261,7 @@ def test_help_needs_no_imaging_library():
 
 
 def test_public_names_resolve():
-    assert sorted(set(cofuse.__all__)) == sorted(cofuse.__all__) and len(cofuse.__all__) <= 20
+    assert sorted(set(cofuse.__all__)) == sorted(cofuse.__all__) and len(cofuse.__all__) <= 21
     for name in cofuse.__all__:
         value = getattr(cofuse, name)
         assert name == "__version__" or name in dir(cofuse)

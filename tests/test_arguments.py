@@ -69,6 +69,9 @@ MISTAKES: list[tuple[Callable[..., Any], str, Any]] = [
     (fuse, "sigma", float("nan")),
     (fuse, "sigma", [5.0]),
     (fuse, "sigma", np.zeros(2)),
+    (fuse, "noise", 5.0),
+    (fuse, "noise", {"sigma": 5.0}),
+    (fuse, "noise", cofuse.NoiseLaw),
     (fuse, "denoise", "half"),
     (fuse, "denoise", None),
     (fuse, "denoise", 1.5),
@@ -257,6 +260,6 @@ def test_arrays_are_as_good_as_a_stack():
         np.testing.assert_array_equal(
             list(cofuse.aligned(frames, found)), list(cofuse.aligned(stack, found))
         )
-    assert cofuse.estimate_noise(stack) == cofuse.estimate_noise(MOVED)
+    assert cofuse.estimate_noise(stack).sigma == cofuse.estimate_noise(MOVED).sigma
     depths = [cofuse.estimate_depth(frames).position for frames in (stack, MOVED)]
     np.testing.assert_array_equal(*depths)

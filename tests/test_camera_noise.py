@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cofuse import camera_noise
-from cofuse.camera_noise import NoiseModel, StackNoise, estimate_noise, estimate_stack_noise
 from cofuse.errors import CofuseError
-from cofuse.images import Stack, luminance, luminance_noise
-from cofuse.noise.patches import CLEAN_BELOW
+from cofuse.images import Stack, luminance
+from cofuse.noise import NoiseLaw, estimate_noise, estimation
+from cofuse.noise.brightness import NoiseModel
+from cofuse.noise.law import BANDS, CLEAN_BELOW
 from cofuse.operators import load_operator
 from cofuse.progress import Progress
 from cofuse.reconstruction import shrink_twice
@@ -151,18 +151,17 @@ def test_impossible_noise_is_refused(given_values: tuple[float, float]) -> None:
 
 
 def test_given_white_noise() -> None:
-    grey = StackNoise.white(10.0, frames=3)
-    assert grey == StackNoise(NoiseModel(10.0), (10.0,) * 3, (10.0,), estimated=False)
-    colour = StackNoise.white(10.0, frames=2, colour=True)
-    assert colour.planes == (10.0,) * 3 and colour.level == pytest.approx(10.0)
-    stack = Stack.from_arrays([np.zeros((9, 9, 3), np.uint8)])
-    assert colour.frames == (luminance_noise(stack, 10.0),) * 2
+    grey = NoiseLaw.white(10.0, frames=3)
+    assert grey.model == NoiseModel(10.0) and not grey.estimated
+    assert grey.levels.shape == grey.errors.shape == (3, 1, BANDS)
+    colour = NoiseLaw.white(10.0, frames=2, colour=True)
+    np.testing.assert_array_equal(colour.levels, np.full((2, 3, BANDS), 10.0))
 
 
 def test_clean_is_below_the_one_limit() -> None:
     for colour in (False, True):
-        assert StackNoise.white(0.99 * CLEAN_BELOW, colour=colour).is_clean
-        assert not StackNoise.white(1.01 * CLEAN_BELOW, colour=colour).is_clean
+        assert NoiseLaw.white(0.99 * CLEAN_BELOW, colour=colour).is_clean
+        assert not NoiseLaw.white(1.01 * CLEAN_BELOW, colour=colour).is_clean
 
 
 # Estimates.
@@ -172,21 +171,19 @@ def test_clean_is_below_the_one_limit() -> None:
 @pytest.mark.parametrize(("floor", "gain"), [(1.0, 0.5), (4.0, 2.0), (8.0, 4.0)])
 def test_camera_noise_is_found(floor: float, gain: float, frames: int, clip: bool) -> None:
     true = NoiseModel(floor, gain)
-    noise = estimate_stack_noise(noisy_stack(true, frames, clip=clip))
+    noise = estimate_noise(noisy_stack(true, frames, clip=clip))
     assert noise.estimated and not noise.is_clean and noise.model.gain > 0
     assert error_of(noise.model, true) < 0.1
-    assert noise.frames == pytest.approx([true.stabilised_sigma] * frames, rel=0.12)
-    assert noise.planes == (np.median(noise.frames),)
+    assert noise.by_frame[:, 0] == pytest.approx([true.stabilised_sigma] * frames, rel=0.12)
 
 
 @pytest.mark.parametrize("name", SAMPLE_NAMES)
 @pytest.mark.parametrize("sigma", [5.0, 15.0, 25.0])
 def test_white_noise_is_found_white(name: str, sigma: float) -> None:
     stack = noisy_stack(NoiseModel(sigma), name=name)
-    noise = estimate_stack_noise(stack)
-    assert noise.model == NoiseModel(noise.level)
-    assert noise.sigma == noise.overall == estimate_noise(stack)
-    assert noise.level == pytest.approx(sigma, rel=0.1)
+    noise = estimate_noise(stack)
+    assert noise.model.gain == 0 and noise.model.floor == pytest.approx(noise.overall)
+    assert noise.sigma == noise.overall == pytest.approx(sigma, rel=0.1)
 
 
 @pytest.mark.parametrize("name", SAMPLE_NAMES)
@@ -194,7 +191,7 @@ def test_white_noise_is_found_white(name: str, sigma: float) -> None:
 def test_clean_pictures_are_clean(name: str, colour: bool) -> None:
     picture = sample_picture(name)
     frame = picture if colour else np.rint(luminance(picture.astype(np.float32))).astype(np.uint8)
-    noise = estimate_stack_noise(Stack.from_arrays([frame, frame[:, ::-1]]))
+    noise = estimate_noise(Stack.from_arrays([frame, frame[:, ::-1]]))
     assert noise.is_clean and noise.model.gain == 0
 
 
@@ -203,23 +200,21 @@ def test_a_clean_gradient_is_clean(dtype: type) -> None:
     ramp = np.linspace(0, 1, 200)[:, None] * np.linspace(0.5, 1, 150)
     white = np.iinfo(dtype).max if np.issubdtype(dtype, np.integer) else 1.0
     frame = (ramp * white).astype(dtype)
-    noise = estimate_stack_noise(Stack.from_arrays([frame]))
+    noise = estimate_noise(Stack.from_arrays([frame]))
     assert noise.is_clean and noise.model.gain == 0
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (12, 12), (12, 12, 3), (7, 300)])
 def test_what_is_too_small_to_tell_is_clean(shape: tuple[int, ...]) -> None:
     frames = np.random.default_rng(0).integers(1, 255, (2, *shape)).astype(np.uint8)
-    noise = estimate_stack_noise(Stack.from_arrays(frames))
-    assert noise.frames == (0.0, 0.0) or shape == (7, 300)
-    assert len(noise.planes) == (3 if len(shape) == 3 else 1)
+    noise = estimate_noise(Stack.from_arrays(frames))
+    assert not noise.levels.any() or shape == (7, 300)
+    assert noise.levels.shape == (2, 3 if len(shape) == 3 else 1, BANDS)
 
 
 def test_constant_pictures_are_clean() -> None:
     for value in (0, 100, 255):
-        assert estimate_stack_noise(
-            Stack.from_arrays([np.full((80, 80), value, np.uint8)])
-        ).is_clean
+        assert estimate_noise(Stack.from_arrays([np.full((80, 80), value, np.uint8)])).is_clean
 
 
 @pytest.mark.parametrize("gain", [0.0, 1.0])
@@ -231,11 +226,10 @@ def test_a_frame_with_other_noise_shows(gain: float) -> None:
     picked = [
         expose(f.clip(0, 1) * 255, other if k == 2 else usual, rng) for k, f in enumerate(frames)
     ]
-    noise = estimate_stack_noise(Stack.from_arrays(picked))
+    noise = estimate_noise(Stack.from_arrays(picked))
     level = usual.stabilised_sigma
     assert error_of(noise.model, usual) < 0.1
-    assert noise.frames == pytest.approx([level, level, 2 * level, level], rel=0.12)
-    assert noise.planes == pytest.approx([level], rel=0.1)
+    assert noise.by_frame[:, 0] == pytest.approx([level, level, 2 * level, level], rel=0.12)
 
 
 def test_colour_noise_shows_in_its_planes() -> None:
@@ -245,9 +239,9 @@ def test_colour_noise_shows_in_its_planes() -> None:
     shared, opposed = rng.normal(0, 1, (2, *picture.shape[:2]))
     own = rng.normal(0, 3, picture.shape)
     noisy = picture + 4 * shared[..., None] + 8 * opposed[..., None] * np.array([1, 0, -1]) + own
-    noise = estimate_stack_noise(Stack.from_arrays([noisy / 255]))
+    noise = estimate_noise(Stack.from_arrays([noisy / 255]))
     expected = [np.hypot(4 * 3**0.5, 3), np.hypot(8 * 2**0.5, 3), 3.0]
-    assert noise.planes == pytest.approx(expected, rel=0.08)
+    assert noise.by_frame[0] == pytest.approx(expected, rel=0.08)
     assert not noise.is_clean
 
 
@@ -255,11 +249,9 @@ def test_camera_noise_in_colour() -> None:
     true = NoiseModel(3.0, 1.0)
     picture = sample_picture("coffee").astype(np.float64)
     rng = np.random.default_rng(4)
-    noise = estimate_stack_noise(Stack.from_arrays([expose(picture, true, rng) for _ in range(2)]))
+    noise = estimate_noise(Stack.from_arrays([expose(picture, true, rng) for _ in range(2)]))
     assert error_of(noise.model, true) < 0.1
-    assert noise.planes == pytest.approx([true.stabilised_sigma] * 3, rel=0.1)
-    of_luminance = StackNoise.white(true.stabilised_sigma, frames=2, colour=True).frames
-    assert noise.frames == pytest.approx(of_luminance, rel=0.1)
+    assert noise.by_frame == pytest.approx(np.full((2, 3), true.stabilised_sigma), rel=0.1)
 
 
 def test_every_frame_is_read_once_and_reported() -> None:
@@ -276,10 +268,10 @@ def test_every_frame_is_read_once_and_reported() -> None:
     stack = Stack([lambda: reader(0), lambda: reader(1)])
     reads.clear()
     seen: list[Progress] = []
-    first = estimate_stack_noise(stack, progress=seen.append)
+    first = estimate_noise(stack, progress=seen.append)
     assert reads == [0, 1]
     assert seen == [Progress("noise", 1, 2), Progress("noise", 2, 2)]
-    assert estimate_stack_noise(stack) == first
+    np.testing.assert_array_equal(estimate_noise(stack).levels, first.levels)
 
 
 @pytest.mark.parametrize("model", [NoiseModel(2.0, 1.0), NoiseModel(4.0, 4.0)])
@@ -287,8 +279,8 @@ def test_restoring_stabilised_pictures_beats_one_level_for_all(model: NoiseModel
     operator = load_operator("dct-7")
     truth = grey_sample("coffee")
     stack = Stack.from_arrays([expose(truth, model, np.random.default_rng(5))])
-    noisy, noise = stack.to_levels(stack[0]), estimate_stack_noise(stack)
-    stabilised = shrink_twice(noise.model.stabilise(noisy), operator, sigma=noise.planes[0])
+    noisy, noise = stack.to_levels(stack[0]), estimate_noise(stack)
+    stabilised = shrink_twice(noise.model.stabilise(noisy), operator, sigma=noise.overall)
 
     def psnr(picture: Array) -> float:
         return float(10 * np.log10(255**2 / np.square(picture - truth).mean()))
@@ -309,7 +301,7 @@ def test_fit_is_the_best_of_those_not_negative(count: int, seed: int) -> None:
     variance = np.maximum(rng.normal(0, 30) + rng.normal(0, 0.5) * level, 1.0)
     variance *= rng.uniform(0.8, 1.2, count)
     error = rng.uniform(0.05, 0.3, count)
-    model = camera_noise._least_squares(level, variance, error)
+    model = estimation._least_squares(level, variance, error)
     design = np.stack([np.ones_like(level), level], axis=1) / (variance * error)[:, None]
     floor, gain = nnls(design, 1.0 / error)[0]
     assert model.floor == pytest.approx(np.sqrt(floor), rel=1e-6, abs=1e-6)

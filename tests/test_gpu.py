@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cofuse
-from cofuse.camera_noise import NoiseModel
 from cofuse.devices import TORCH_ON_CPU
 from cofuse.errors import CofuseError
 from cofuse.images import Stack, from_opponent, to_opponent
 from cofuse.joint import AGREEMENT_SCALES, BAND_WINDOWS, BANDS, GUIDES, JointModel, load_model
 from cofuse.kernels import joint_reference, reference
+from cofuse.noise.brightness import NoiseModel
 from cofuse.operators import load_operator
 from tests.test_joint_kernels import doubles, frames_of, random_model
 from tests.waiting import PATIENCE

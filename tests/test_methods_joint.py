@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cofuse.baselines import METHODS
-from cofuse.camera_noise import NoiseModel, StackNoise
 from cofuse.fusion import PRESETS, fuse
 from cofuse.images import Fusion, Stack
 from cofuse.metrics import psnr
@@ -243,16 +242,6 @@ def test_pictures_tend_to_copies_as_noise_tends_to_nothing(colour):
         np.testing.assert_allclose(change, expected, atol=1e-3)
         assert sigma > 1e-3 or np.abs(change).max() < 0.01
         assert np.array_equal(result.source_map, copied.source_map)
-
-
-def test_noise_of_every_frame_and_plane_is_its_share_of_the_typical():
-    noise = StackNoise(NoiseModel(10.0), frames=(5.0, 20.0, 10.0), planes=(12.0, 6.0, 3.0))
-    expected = np.outer([0.5, 2, 1], [12, 6, 3])
-    np.testing.assert_allclose(noise.by_frame, expected)
-    np.testing.assert_allclose(StackNoise.white(7, frames=2, colour=True).by_frame, 7.0)
-    # Where the luminance shows none there is no telling whose the noise of the colours is.
-    silent = StackNoise(NoiseModel(0.0), frames=(0.0, 0.0, 3.0), planes=(0.0, 2.0, 1.0))
-    np.testing.assert_allclose(silent.by_frame, [[0, 2, 1]] * 3)
 
 
 # --- pictures of any kind ------------------------------------------------------------------------

@@ -77,6 +77,7 @@ OUTPUTS = {
     "--view": "v.png",
     "--point-cloud": "p.ply",
     "--report": "r.json",
+    "--plot": "n.png",
     "--csv": "t.csv",
     "--save-transforms": "j.json",
 }
@@ -84,6 +85,7 @@ OUTPUTS = {
 COMMANDS: dict[str, tuple[str, list[str]]] = {
     "fuse": ("stack", ["--no-align", "--preset=fast", "--output=out.png"]),
     "batch": (".", ["--no-align", "--preset=fast", "--output=out"]),
+    "noise": ("stack", ["--no-align"]),
     "learn": ("stack/0.png", ["--rounds=1", "--patches=200", "--output=out.npz"]),
     "simulate": ("stack/0.png", ["--output=out"]),
     "evaluate": ("stack/0.png", ["--sources=stack"]),

@@ -83,6 +83,17 @@ def test_dropped_files_are_shown_in_natural_order_and_bad_ones_are_named(
     assert "-o result.jpg --bit-depth 8" in line.inner_text()
 
 
+def test_what_is_remarkable_about_the_noise_is_said(open_page: Any, frames: Path) -> None:
+    page = open_page()
+    remarks = ["coarse-grained", "JPEG blocks"]
+    answer = {"sigma": 7.25, "character": remarks}
+    page.route("**/api/stacks/*/noise", lambda route: route.fulfill(json=answer))
+    drop(page, {path.name: path.read_bytes() for path in frames.iterdir()})
+    wait_until(page, "document.getElementById('noise-estimate').innerText.includes('σ')")
+    said = page.locator("#noise-estimate").inner_text()
+    assert re.fullmatch(r"Estimated: σ 7\.[23] of 255, coarse-grained, JPEG blocks", said)
+
+
 def test_a_dropped_folder_is_searched(open_page: Any, frames: Path, tmp_path: Path) -> None:
     page = open_page()
     (tmp_path / "inner").mkdir()

@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 import cofuse
 from cofuse.errors import CofuseError
 from cofuse.images import Stack
+from cofuse.noise import NoiseLaw
+from cofuse.noise.brightness import NoiseModel
+from cofuse.noise.law import BANDS
 from cofuse.retouching import (
     RestoredFrames,
     Stroke,
@@ -270,7 +273,7 @@ def test_parts_are_restored_as_the_whole_frame_is(preset):
     stack = Stack.from_arrays([np.rint(noisy.clip(0, 255)).astype(np.uint8)])
     with pytest.warns(UserWarning, match="one frame"):
         whole = cofuse.fuse(stack, sigma=12, preset=preset).image
-    frames = restored_frames(stack, sigma=12, preset=preset)
+    frames = restored_frames(stack, noise=NoiseLaw.white(12), preset=preset)
     assert isinstance(frames, RestoredFrames) and len(frames) == 1
     part = frames.part_reader(0)(slice(101, 131), slice(70, 110))
     assert part.shape == (30, 40) and part.dtype == np.uint8
@@ -278,4 +281,17 @@ def test_parts_are_restored_as_the_whole_frame_is(preset):
     assert np.abs(part - clean[101:131, 70:110]).mean() < 4
     corner = frames.part_reader(0)(slice(0, 10), slice(210, 220))
     assert np.abs(corner.astype(int) - whole[:10, 210:]).max() <= 1
-    assert restored_frames(stack, sigma=0) is stack
+    assert restored_frames(stack, noise=NoiseLaw.white(0)) is stack
+
+
+def test_every_frame_is_restored_by_its_own_noise():
+    rng = np.random.default_rng(0)
+    noisy = [np.clip(128 + rng.normal(0, s, (40, 40)), 0, 255).astype(np.uint8) for s in (4, 20)]
+    levels = np.array([4.0, 20.0])[:, None, None] * np.ones((2, 1, BANDS))
+    law = NoiseLaw(NoiseModel(9.0), levels, np.zeros_like(levels))
+    frames = restored_frames(Stack.from_arrays(noisy), noise=law, preset="fast")
+    for index, frame in enumerate(noisy):
+        part = frames.part_reader(index)(slice(0, 40), slice(0, 40))
+        with pytest.warns(UserWarning, match="one frame"):
+            alone = cofuse.fuse([frame], noise=law.only([index]), preset="fast").image
+        np.testing.assert_array_equal(part, alone)

@@ -178,8 +178,9 @@ def test_noise_and_metrics_come_when_they_are_known(client, done):
         return answer.json() if answer.status_code == 200 else None
 
     stack = small_stack(client, sigma=10)
-    sigma = until(lambda: known(f"/api/stacks/{stack}/noise"))["sigma"]
-    assert 5 < sigma < 15
+    noise = until(lambda: known(f"/api/stacks/{stack}/noise"))
+    assert 5 < noise["sigma"] < 15 and isinstance(noise["character"], list)
+    assert known(f"/api/stacks/{stack}/noise") == noise
     scores = until(lambda: known(f"/api/jobs/{done['id']}/metrics"))
     assert 0 < scores["values"]["q_abf"] <= 1 and scores["part"] == [0, 0, 96, 72]
     empty = client.post("/api/stacks", json={}).json()["id"]

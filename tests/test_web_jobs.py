@@ -8,12 +8,15 @@ import shutil
 import signal
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cofuse.files import read_image
 from cofuse.images import Stack
+from cofuse.noise import NoiseLaw
+from cofuse.noise.brightness import NoiseModel
 from cofuse.progress import Progress
 from cofuse.web.limits import Config
 from cofuse.web.pacing import Glide, Pace
@@ -198,6 +201,43 @@ def test_preview_grows_before_the_end(tmp_path, monkeypatch):
         near = (abs(shown.astype(int) - result).max(axis=2) < 60).mean()
         bright.append(near)
     assert bright == sorted(bright) and bright[0] < 0.6 and bright[-1] > 0.8, bright
+
+
+def coarse_law(count):
+    levels = np.array([6.0, 12.0, 12.0, 12.0, 12.0]) * np.ones((count, 3, 1))
+    return NoiseLaw(NoiseModel(3.0, 0.5), levels, 0.01 * np.ones_like(levels), estimated=True)
+
+
+def test_the_page_is_told_what_is_remarkable_about_the_noise(tmp_path, monkeypatch):
+    monkeypatch.setattr("cofuse.web.tasks.estimate_noise", lambda *_, **__: coarse_law(1))
+    (tmp_path / "a.png").write_bytes(png(frames(1)[0]))
+    found = TASKS["noise"]({"frames": [str(tmp_path / "a.png")]}, lambda _: None)
+    words = ["coarse-grained", "growing with brightness"]
+    assert found == {"sigma": coarse_law(1).sigma, "character": words}
+
+
+def test_frames_are_painted_from_by_the_noise_that_was_found(tmp_path, monkeypatch):
+    monkeypatch.setattr("cofuse.methods.run.estimate_noise", lambda *_, **__: coarse_law(2))
+    folder, paths = tmp_path / "job", []
+    folder.mkdir()
+    for k, frame in enumerate(frames(2)):
+        paths.append(str(tmp_path / f"{k}.png"))
+        Path(paths[-1]).write_bytes(png(frame))
+    options = Options(align=False, preset="fast").model_dump(mode="json")
+    asked = {"folder": str(folder), "frames": paths, "names": {}, "options": options}
+    made = TASKS["fuse"](asked | {"keep_frames": 10**9}, lambda _: None)
+    assert made["result"]["character"] == ["coarse-grained", "growing with brightness"]
+    seen = []
+    monkeypatch.setattr("cofuse.retouching.restored_frames", lambda _, *, noise: seen.append(noise))
+    painting = {"folder": str(folder), "strokes": [], "start": "result.npy", "end": "new.npy"}
+    painting |= {"sigma": made["result"]["sigma"], "white": made["white"], "count": 2}
+    TASKS["retouch"](painting, lambda _: None)
+    (folder / "noise.json").unlink()  # as if an earlier version had made it
+    TASKS["retouch"](painting, lambda _: None)
+    TASKS["retouch"](painting | {"sigma": 0.0}, lambda _: None)
+    by_law, by_level, nothing = seen
+    np.testing.assert_array_equal(by_law.levels, coarse_law(2).levels)
+    assert by_level.sigma == by_law.sigma == made["result"]["sigma"] and nothing.overall == 0
 
 
 def test_events_tell_of_all_jobs(client):

@@ -208,7 +208,7 @@ def test_the_command_line_says_white_and_noise_in_counts(
     assert run(*words) == 0
     told = capsys.readouterr()
     assert f"white at {stack.white:g} (found in them)" in told.err
-    expected = cofuse.estimate_noise(stack)
+    expected = cofuse.estimate_noise(stack).sigma
     counts = expected * stack.white / 255
     assert f"sigma {expected:.1f} ({counts:.3g} counts, estimated)" in told.out
     assert run(*words, "--json") == 0
@@ -266,8 +266,10 @@ def camera_frames(colour: bool, depth: type, seed: int, gain: float, floor: floa
 def test_the_public_estimate_is_what_fusing_uses(colour, depth, seed, gain, floor, preset) -> None:
     frames = camera_frames(colour, depth, seed, gain, floor)
     found = cofuse.estimate_noise(Stack.from_arrays(frames))
-    assert fuse(frames, preset=preset).sigma == found
-    assert (found > 0) or (gain == 0 and floor == 0)
+    result = fuse(frames, preset=preset)
+    np.testing.assert_array_equal(result.noise.levels, found.levels)
+    assert result.sigma == found.to_remove().sigma
+    assert (result.sigma > 0) or (gain == 0 and floor == 0)
 
 
 # Alpha.

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cofuse.alignment import align_stack, aligned
-    from cofuse.camera_noise import estimate_noise
     from cofuse.depth import estimate_depth
     from cofuse.errors import CofuseError
     from cofuse.files import read_image, read_stack, write_image
     from cofuse.fusion import PRESETS, FusionSettings, fuse
     from cofuse.images import Fusion, Stack
     from cofuse.learning import learn_operator, learn_separable_operator
+    from cofuse.noise import NoiseLaw, estimate_noise
     from cofuse.operators import AnalysisOperator, load_operator
     from cofuse.progress import Progress
     from cofuse.simulation import simulate_stack
@@ -27,6 +27,7 @@ __all__ = [
     "CofuseError",
     "Fusion",
     "FusionSettings",
+    "NoiseLaw",
     "Progress",
     "Stack",
     "__version__",
@@ -46,13 +47,13 @@ __all__ = [
 
 _HOMES = {
     "alignment": ("align_stack", "aligned"),
-    "camera_noise": ("estimate_noise",),
     "depth": ("estimate_depth",),
     "errors": ("CofuseError",),
     "files": ("read_image", "read_stack", "write_image"),
     "fusion": ("PRESETS", "FusionSettings", "fuse"),
     "images": ("Fusion", "Stack"),
     "learning": ("learn_operator", "learn_separable_operator"),
+    "noise": ("NoiseLaw", "estimate_noise"),
     "operators": ("AnalysisOperator", "load_operator"),
     "progress": ("Progress",),
     "simulation": ("simulate_stack",),

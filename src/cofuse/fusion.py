@@ -12,11 +12,12 @@ from pathlib import Path
 
 from numpy.typing import ArrayLike
 
-from cofuse.arguments import check, check_callback, check_number, check_sigma
+from cofuse.arguments import MOST_SIGMA, check, check_callback, check_number, check_sigma
 from cofuse.devices import DEVICES, resolve_device
 from cofuse.errors import CofuseError
 from cofuse.images import Fusion, Stack
 from cofuse.memory import used_memory
+from cofuse.noise.law import NoiseLaw
 from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.patches import patch_positions
 from cofuse.planning import Work, plan_fusion
@@ -33,6 +34,7 @@ def fuse(
     frames: Stack | Sequence[ArrayLike],
     *,
     sigma: float | None = None,
+    noise: NoiseLaw | None = None,
     denoise: float = 1.0,
     preset: str | FusionSettings = "auto",
     align: bool = False,
@@ -53,8 +55,11 @@ def fuse(
         with a warning.
     sigma
         Standard deviation of the noise in 8-bit grey levels (0-255 scale) whatever the depth, up
-        to 128; 0 for clean frames, None to estimate it; ``auto`` then also finds how it grows with
-        brightness and differs between frames and colours.
+        to 128; 0 for clean frames, None to estimate it and how it differs between frames, colours
+        and frequencies and grows with brightness.
+    noise
+        All of that instead of ``sigma``, as `estimate_noise` finds it in these frames or in others
+        of the same camera and sensitivity.
     denoise
         How much of the noise to take out: 1 all of it, 0 nothing, numbers between blend the two.
     preset
@@ -90,8 +95,7 @@ def fuse(
     stack = Stack.of(frames, white=white)
     settings = resolve_preset(preset)
     check_number("denoise", denoise, 0, 1)
-    if sigma is not None:
-        check_sigma(sigma)
+    law = _given_noise(stack, sigma, noise)
     if max_memory is not None:
         check_number("max_memory", max_memory, 1, unit="bytes")
     check("device", device, f"one of {', '.join(DEVICES)}", lambda given: isinstance(given, str))
@@ -125,7 +129,7 @@ def fuse(
         len(stack),
         settings.method,
         in_memory=stack.in_memory,
-        restores=sigma != 0 and denoise > 0,
+        restores=(law is None or law.overall > 0) and denoise > 0,
     )
     plan = plan_fusion(work, max_memory=max_memory, used=_used_memory(), begun=stack.at_hand)
     if settings.method != "joint":
@@ -138,16 +142,33 @@ def fuse(
             from cofuse.methods.joint import JointRun
 
             joint = JointRun(kept, settings, progress, plan, device=place, preview=preview)
-            return joint.fuse(sigma, denoise)
+            return joint.fuse(law, denoise)
         assert isinstance(operator, AnalysisOperator)
         if settings.method == "shrinkage":
             from cofuse.methods.shrinkage import ShrinkageRun
 
             run = ShrinkageRun(kept, settings, progress, plan, operator=operator)
-            return run.fuse(sigma, denoise)
+            return run.fuse(law, denoise)
         from cofuse.methods.letter import LetterRun
 
-        return LetterRun(kept, settings, progress, plan, operator=operator).fuse(sigma, denoise)
+        return LetterRun(kept, settings, progress, plan, operator=operator).fuse(law, denoise)
+
+
+def _given_noise(stack: Stack, sigma: float | None, noise: NoiseLaw | None) -> NoiseLaw | None:
+    """Describe the noise of these frames as it was given; None where it is to be estimated."""
+    if noise is None:
+        if sigma is None:
+            return None
+        check_sigma(sigma)
+        return NoiseLaw.white(sigma, frames=len(stack), colour=stack.is_colour)
+    check("noise", noise, "a NoiseLaw", lambda given: isinstance(given, NoiseLaw))
+    if sigma is not None:
+        raise CofuseError(
+            "`sigma` and `noise` were both given; expected one of them: a noise law has its level"
+        )
+    law = noise.for_stack(len(stack), colour=stack.is_colour)
+    check_number("noise", law.overall, 0, MOST_SIGMA, unit="8-bit grey levels")
+    return law
 
 
 def _used_memory() -> int:

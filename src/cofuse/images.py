@@ -377,17 +377,15 @@ class Fusion:
         How clear that choice was: 0 for a tie of the two best frames, towards 1 where the best
         one has all the activity, shape (H, W). Methods that choose no frame (an average, say)
         have neither map.
-    sigma
-        Noise level found or given, in 8-bit grey levels; that at mid-grey where it grows with
-        brightness, 0 where there is too little to remove.
-    sigma_estimated
-        Whether ``sigma`` was estimated from the frames rather than given.
-    trace
-        What each iterative solver did, by stage.
-    seconds
-        Wall time of each stage.
+    sigma, sigma_estimated
+        Noise level in 8-bit grey levels, at mid-grey where it grows with brightness and 0 where
+        there is too little to remove; whether it was estimated from the frames rather than given.
+    trace, seconds
+        What each iterative solver did, and the wall time, by stage.
     device
         Where the frames were fused: ``"cpu"``, ``"cuda"`` or ``"mps"``.
+    noise
+        All that was found or given of the noise, a `NoiseLaw`; None of methods that ask for less.
     """
 
     image: Pixels
@@ -398,3 +396,4 @@ class Fusion:
     trace: dict[str, SolverTrace] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     device: str = "cpu"
+    noise: Any = None  # the room of the noise knows this one

@@ -28,7 +28,7 @@ _NOISE_BYTES = 220_000_000
 #: Most bytes of the weigher's features that are kept.
 _KEPT_FEATURES = 72 << 20
 
-#: Patches of a frame that are kept at least, and of all frames together, as `camera_noise` does.
+#: Patches that noise is measured on: of a frame at least, and of all frames together.
 _PATCHES_A_FRAME, _PATCHES, _PATCH = 6_000, 240_000, 49
 
 #: Bytes a pixel beside frames and result: of a choice under clean-up, and of the other methods.

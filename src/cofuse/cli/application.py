@@ -13,6 +13,7 @@ __all__ = ["COMMANDS", "app", "in_options", "load_commands"]
 COMMANDS = (
     "fuse",
     "batch",
+    "noise",
     "learn",
     "operators",
     "simulate",

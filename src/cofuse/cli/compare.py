@@ -19,12 +19,13 @@ from cofuse.cli.evaluate import plain_scores, score_digits, score_table, split_n
 from cofuse.errors import CofuseError
 from cofuse.files.formats import OnDamage
 from cofuse.images import Fusion, Pixels, Stack
-from cofuse.jobs.settings import noise_level
+from cofuse.jobs.settings import given_noise, read_noise
 from cofuse.progress import Progress
 from cofuse.white import white_of_type
 
 if TYPE_CHECKING:
     from cofuse.files.transaction import Transaction
+    from cofuse.noise import NoiseLaw
 
 __all__ = ["compare"]
 
@@ -57,6 +58,7 @@ def compare(
     output: Output,
     methods: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     sigma: str = "auto",
+    noise: Path | None = None,
     truth: Path | None = None,
     external: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     metrics: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
@@ -81,6 +83,9 @@ def compare(
         may have a denoiser before or after, as in tv+gff or gff+nlm; a wrong name lists all.
     sigma
         Noise level in 8-bit grey levels for all methods, or auto to estimate it once.
+    noise
+        Take the noise from this file that cofuse noise wrote; methods other than cofuse's own are
+        told its level.
     truth
         The sharp picture without noise, if it is known.
     external
@@ -102,13 +107,13 @@ def compare(
     as_json
         Print the results as JSON instead of the table.
     """
-    from cofuse.camera_noise import estimate_noise
     from cofuse.files import read_image, read_stack, write_json
     from cofuse.files.scenes import gather_scene, scene_names
     from cofuse.files.transaction import Transaction
     from cofuse.metrics.scoring import choose_metrics
+    from cofuse.noise import estimate_noise
 
-    level = noise_level(sigma)
+    read_noise(sigma, noise)  # what is wrong with it is told first
     wanted = list(dict.fromkeys(split_names(methods)))
     for method in wanted:
         _resolve(method)
@@ -116,6 +121,7 @@ def compare(
         raise CofuseError("no frames were given; name picture files, a folder or a TIFF")
     scene = gather_scene(frames, truth=truth)
     stack = read_stack(scene.sources, white=white, on_damage=on_damage)
+    told = given_noise(sigma, noise, len(stack), colour=stack.is_colour)
     if len(stack) < 2:
         raise CofuseError("only one frame was given; there is nothing to fuse and compare")
     names = [name] if name else scene_names(frames, scene.sources)
@@ -130,11 +136,9 @@ def compare(
     )
     outsiders = _read_external(external, names, stack, wanted, colour=reference is not None)
     empty_folder(output, overwrite=overwrite)
-    estimated = level is None
-    if level is None:
-        level = estimate_noise(stack)
-    wanted = wanted or list(_NOISY_METHODS if level > 0 else _CLEAN_METHODS)
-    entries = _run_all(wanted, stack, level, quiet=quiet) + outsiders
+    law = estimate_noise(stack).to_remove() if told is None else told
+    wanted = wanted or list(_NOISY_METHODS if law.overall > 0 else _CLEAN_METHODS)
+    entries = _run_all(wanted, stack, law, quiet=quiet) + outsiders
     done = [entry for entry in entries if entry.picture is not None]
     if not any(entry.kind == "method" for entry in done):
         first = entries[0]
@@ -150,9 +154,10 @@ def compare(
             "dtype": stack.dtype.name,
             "white": stack.white,
         },
-        "sigma": level,
-        "sigma_counts": level * (stack.white / 255.0),
-        "sigma_estimated": estimated,
+        "sigma": law.sigma,
+        "sigma_counts": law.sigma * (stack.white / 255.0),
+        "sigma_estimated": told is None,
+        "noise": law.facts(),
     }
     with Transaction(overwrite=overwrite) as transaction:
         pages = _write_pages(output, facts, entries, stack, reference, chosen, transaction)
@@ -168,12 +173,15 @@ def compare(
         print(f"look at {output / 'index.html'}")
 
 
-def _resolve(name: str) -> Callable[[Stack, float], Fusion]:
-    """Find what a method's name stands for: a preset of cofuse's own, or a rival."""
+def _resolve(name: str) -> Callable[[Stack, NoiseLaw], Fusion]:
+    """Find what a method's name stands for: a preset of cofuse's own, or a rival.
+
+    Rivals know noise by one level.
+    """
     from cofuse.baselines import DENOISERS, METHODS, resolve_method
 
     if name in fusion.PRESETS:
-        return lambda stack, sigma: fusion.fuse(stack, sigma=sigma, preset=name)
+        return lambda stack, noise: fusion.fuse(stack, noise=noise, preset=name)
     try:
         method = resolve_method(name)
     except CofuseError:
@@ -181,7 +189,7 @@ def _resolve(name: str) -> Callable[[Stack, float], Fusion]:
             f"no method {name!r}; expected of {', '.join([*fusion.PRESETS, *METHODS])}, the latter "
             f"also with a denoiser ({', '.join(DENOISERS)}) before or after, as in tv+gff or gff+tv"
         ) from None
-    return lambda stack, sigma: method(stack, sigma=sigma)
+    return lambda stack, noise: method(stack, sigma=noise.sigma)
 
 
 def _read_external(
@@ -224,7 +232,7 @@ def _mismatch(label: str, picture: Pixels, stack: Stack) -> CofuseError:
     return CofuseError(f"{label} is {one} but the frames are {other}; sizes and colour must agree")
 
 
-def _run_all(names: Sequence[str], stack: Stack, sigma: float, *, quiet: bool) -> list[_Entry]:
+def _run_all(names: Sequence[str], stack: Stack, noise: NoiseLaw, *, quiet: bool) -> list[_Entry]:
     """Run every method; one that fails says why and does not stop the others."""
     y, x = ((side - min(side, _WARM_UP_SIDE)) // 2 for side in stack.shape[:2])
     window = slice(y, y + _WARM_UP_SIDE), slice(x, x + _WARM_UP_SIDE)
@@ -237,9 +245,9 @@ def _run_all(names: Sequence[str], stack: Stack, sigma: float, *, quiet: bool) -
             try:
                 method = _resolve(name)
                 with suppress(Exception):  # what is wrong will be said of the real run
-                    method(small, sigma)
+                    method(small, noise)
                 start = time.perf_counter()
-                entry.picture = method(stack, sigma).image
+                entry.picture = method(stack, noise).image
                 entry.seconds = time.perf_counter() - start
             except CofuseError as error:
                 entry.failure = in_options(str(error), ["compare"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,7 @@ __all__ = [
     "MapOptions",
     "ReadOptions",
     "WriteOptions",
+    "check_pictures",
     "fuse",
 ]
 
@@ -56,6 +58,13 @@ WriteOptions = Annotated[WritingOptions, Parameter(name="*", group="Pictures wri
 MapOptions = Annotated[Maps, Parameter(name="*", group="Maps and reports")]
 
 
+def check_pictures(pictures: Sequence[str], command: str) -> None:
+    """Refuse options that there are not; hyphens are let through for the lone one, a list."""
+    for picture in pictures:
+        if picture.startswith("-") and picture != "-" and not Path(picture).exists():
+            raise CofuseError(f"there is no option {picture}; see cofuse {command} --help")
+
+
 def fuse(
     *pictures: Annotated[str, Parameter(allow_leading_hyphen=True)],
     output: Output,
@@ -90,10 +99,7 @@ def fuse(
     from cofuse.jobs.run import Job
 
     start = time.perf_counter()
-    for picture in pictures:
-        # Hyphens are let through for the lone one, which means standard input.
-        if picture.startswith("-") and picture != "-" and not Path(picture).exists():
-            raise CofuseError(f"there is no option {picture}; see cofuse fuse --help")
+    check_pictures(pictures, "fuse")
     job = Job(Request(pictures, output, reading, aligning, fusing, writing, maps))
     told = not (quiet or as_json)
     if told:

@@ -104,6 +104,7 @@ def fusion_report(
         "sigma": fusion.sigma,
         "sigma_counts": fusion.sigma * (stack.white / 255.0),
         "sigma_estimated": fusion.sigma_estimated,
+        "noise": None if fusion.noise is None else fusion.noise.facts(),
         "clipped": np.mean(fusion.image >= stack.ceiling),
         "shares": _shares(fusion, stack),
         "mean_confidence": (

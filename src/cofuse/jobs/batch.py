@@ -27,6 +27,7 @@ from cofuse.jobs.grouping import Group
 from cofuse.jobs.options import Maps, Request
 from cofuse.jobs.outputs import noise_in_words, preview_path
 from cofuse.jobs.run import Job
+from cofuse.jobs.saved import read_saved
 from cofuse.jobs.slabs import slab_folder
 from cofuse.progress import ProgressCallback, silent
 
@@ -279,6 +280,9 @@ class Batch:
         del options["writing"]["overwrite"], options["fusing"]["max_memory"]
         del options["reading"]["on_damage"]
         options["maps"]["report"] = None  # every stack has one
+        # What the file says counts, not its name.
+        if (law := options["fusing"].pop("noise")) is not None:
+            options["fusing"]["noise"] = read_saved(law, str, "a noise law")
         return {
             "frames": _digest([(name, stat.st_size, stat.st_mtime_ns) for name, stat in frames]),
             "options": _digest(options),

@@ -8,7 +8,7 @@ from cofuse.arguments import check, check_number
 from cofuse.errors import CofuseError
 from cofuse.jobs.frames import range_parts
 from cofuse.jobs.options import Request
-from cofuse.jobs.settings import check_settings, chosen_settings, noise_level
+from cofuse.jobs.settings import check_settings, chosen_settings, read_noise
 from cofuse.jobs.slabs import check_slab_size
 from cofuse.memory import parse_size
 
@@ -20,7 +20,7 @@ def check_options(request: Request) -> None:
     reading, aligning, fusing = request.reading, request.aligning, request.fusing
     writing, maps = request.writing, request.maps
     check_settings(chosen_settings(fusing), fusing)
-    noise_level(fusing.sigma)
+    read_noise(fusing.sigma, fusing.noise)
     if fusing.max_memory is not None:
         parse_size(fusing.max_memory)
     check_slab_size(fusing.slab, fusing.slab_overlap)

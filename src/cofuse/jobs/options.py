@@ -89,6 +89,9 @@ class Fusing:
     sigma
         Noise level in 8-bit grey levels (white at 255) whatever the depth, 0 to 128, or auto to
         estimate it.
+    noise
+        Take the noise, by frequency, frame, colour and brightness, from this file that cofuse
+        noise wrote.
     denoise
         How much of the noise to take out: from 0, nothing, to 1, all of it.
     operator
@@ -108,6 +111,7 @@ class Fusing:
 
     preset: str = "auto"
     sigma: str = "auto"
+    noise: Path | None = None
     denoise: float = 1.0
     operator: str | None = None
     setting: tuple[str, ...] = ()

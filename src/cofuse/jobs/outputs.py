@@ -96,8 +96,8 @@ def check_distinct(outputs: list[Path], request: Request, frames: Frames) -> Non
             )
     sources = {os.path.realpath(file) for file in frames.files}
     sources |= {os.path.realpath(given.removeprefix("@")) for given in request.inputs}
-    if request.aligning.transforms is not None:
-        sources.add(os.path.realpath(request.aligning.transforms))
+    read = request.aligning.transforms, request.fusing.noise
+    sources |= {os.path.realpath(path) for path in read if path is not None}
     for path in resolved:
         if str(path) in sources:
             raise CofuseError(

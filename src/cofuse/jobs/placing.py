@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from cofuse.alignment import Alignment, align_stack, alignment_from_json, alignment_to_json
+from cofuse.alignment import (
+    Alignment,
+    align_stack,
+    aligned,
+    alignment_from_json,
+    alignment_to_json,
+)
 from cofuse.alignment.warping import check_fits
 from cofuse.errors import CofuseError
 from cofuse.files import written_whole
 from cofuse.images import Stack
-from cofuse.jobs.options import Aligning
+from cofuse.jobs.frames import mend_hot_pixels
+from cofuse.jobs.options import Aligning, Reading
+from cofuse.jobs.saved import read_saved
 from cofuse.progress import ProgressCallback
 
 __all__ = [
     "alignment_facts",
     "find_alignment",
     "given_alignment",
+    "put_in_place",
     "reference_index",
     "save_transforms",
 ]
-
-_LARGEST_FILE = 64 * 2**20
 
 
 def reference_index(aligning: Aligning, count: int) -> int:
@@ -33,6 +43,27 @@ def reference_index(aligning: Aligning, count: int) -> int:
             f"the reference is frame {aligning.reference}; expected a number from 1 to {count}"
         )
     return aligning.reference - 1
+
+
+def put_in_place(
+    stack: Stack,
+    reading: Reading,
+    aligning: Aligning,
+    progress: ProgressCallback,
+    timed: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
+) -> tuple[Stack, Alignment | None, int]:
+    """Mend and align frames: the stack, how it lies, and how many pixels were hot."""
+    hot = 0
+    if reading.hot_pixels == "auto":
+        with timed("hot pixels"):
+            stack, hot = mend_hot_pixels(stack, progress)
+    if not aligning.align:
+        return stack, None, hot
+    with timed("alignment"):
+        alignment = find_alignment(stack, aligning, progress)
+    for index, reason in alignment.left_out.items():
+        warnings.warn(f"{stack.names[index]} is left out: {reason}", stacklevel=2)
+    return aligned(stack, alignment, crop=aligning.crop), alignment, hot
 
 
 def find_alignment(stack: Stack, aligning: Aligning, progress: ProgressCallback) -> Alignment:
@@ -51,7 +82,7 @@ def find_alignment(stack: Stack, aligning: Aligning, progress: ProgressCallback)
 
 def given_alignment(stack: Stack, aligning: Aligning, path: Path) -> Alignment:
     """Read transforms and make sure that they are for these frames."""
-    alignment = read_transforms(path)
+    alignment = read_saved(path, alignment_from_json, "a file that `save_transforms` named")
     try:
         check_fits(stack, alignment)
     except CofuseError as error:
@@ -65,24 +96,6 @@ def given_alignment(stack: Stack, aligning: Aligning, path: Path) -> Alignment:
         ones = tuple((1.0,) * len(gains) for gains in alignment.gains)
         alignment = replace(alignment, gains=ones)
     return alignment
-
-
-def read_transforms(path: Path) -> Alignment:
-    """Read what `save_transforms` wrote."""
-    try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise CofuseError(f"{path} is too large for a file of transforms")
-        text = path.read_text("utf-8")
-    except OSError as error:
-        raise CofuseError(f"{path} cannot be opened: {error.strerror}; check the path") from error
-    except UnicodeDecodeError as error:
-        raise CofuseError(
-            f"{path} is no text; expected a file that `save_transforms` named"
-        ) from error
-    try:
-        return alignment_from_json(text)
-    except CofuseError as error:
-        raise CofuseError(f"{path}: {error}") from error
 
 
 def save_transforms(path: Path, alignment: Alignment) -> None:

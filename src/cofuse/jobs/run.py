@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cofuse.alignment import Alignment, aligned
+from cofuse.alignment import Alignment
 from cofuse.errors import CofuseError
 from cofuse.files import Metadata, fusion_report, write_json
 from cofuse.files.transaction import Transaction, clear_leftovers
@@ -29,7 +29,6 @@ from cofuse.jobs.frames import (
     alpha_of,
     chosen_alpha,
     in_words,
-    mend_hot_pixels,
     read_frames,
     reference_metadata,
 )
@@ -47,12 +46,12 @@ from cofuse.jobs.outputs import (
 )
 from cofuse.jobs.placing import (
     alignment_facts,
-    find_alignment,
     given_alignment,
+    put_in_place,
     reference_index,
     save_transforms,
 )
-from cofuse.jobs.settings import check_size, chosen_settings, noise_level
+from cofuse.jobs.settings import check_size, chosen_settings, given_noise
 from cofuse.jobs.shortage import shortage_told
 from cofuse.jobs.slabs import check_slabs, fuse_slabs
 from cofuse.memory import format_size, parse_size, used_memory
@@ -61,6 +60,7 @@ from cofuse.progress import Preview, ProgressCallback, silent
 
 if TYPE_CHECKING:
     from cofuse.depth import Depth
+    from cofuse.noise import NoiseLaw
 
 __all__ = ["Job", "Outcome", "Plan"]
 
@@ -149,18 +149,19 @@ class Job:
         self._facts = facts or {}
         check_options(request)
         self.settings = chosen_settings(request.fusing)
-        self.sigma = noise_level(request.fusing.sigma)
         given = request.fusing.max_memory
         #: Most bytes that the job may have, if somebody named them.
         self.ceiling = None if given is None else parse_size(given)
-        aligning = request.aligning
+        aligning, fusing = request.aligning, request.fusing
         if not aligning.align_only:
             # A wrong name is told before frames are looked for.
             check_output(request.output, overwrite=True)
         self.frames: Frames = read_frames(request.inputs, request.reading)
         stack = self.frames.stack
         check_maps(request.maps, len(stack))
-        check_size(self.settings, request.fusing, self.sigma, stack.shape)
+        #: The noise as it was given; None where it is to be estimated.
+        self.noise = given_noise(fusing.sigma, fusing.noise, len(stack), colour=stack.is_colour)
+        check_size(self.settings, fusing, self.noise, stack.shape)
         self.reference = reference_index(aligning, len(stack))
         if aligning.transforms is not None:
             self.reference = given_alignment(stack, aligning, aligning.transforms).reference
@@ -188,7 +189,7 @@ class Job:
             stack.height,
             in_words(stack, given=self.request.reading.white is not None),
             peak,
-            estimate_seconds(work, restore=self.sigma != 0, processors=processors),
+            estimate_seconds(work, restore=self._noisy, processors=processors),
         )
 
     @contextmanager
@@ -197,8 +198,12 @@ class Job:
         yield
         self.seconds[what] = time.perf_counter() - start
 
+    @property
+    def _noisy(self) -> bool:
+        return self.noise is None or self.noise.overall > 0
+
     def _work(self, stack: Stack) -> Work:
-        restores = self.sigma != 0 and self.request.fusing.denoise > 0
+        restores = self._noisy and self.request.fusing.denoise > 0
         return Work(stack.shape, stack.dtype, len(stack), self.settings.method, restores=restores)
 
     def run(
@@ -211,6 +216,8 @@ class Job:
         with shortage_told(progress) as progress, Transaction(overwrite=overwrite) as transaction:
             with self.prepared(progress) as (stack, alignment, hot):
                 check_maps(request.maps, len(stack))
+                if self.noise is not None and alignment is not None:
+                    self.noise = self.noise.only(alignment.kept)
                 if request.fusing.slab is not None:
                     fusion = fuse_slabs(self, stack, transaction, progress)
                 else:
@@ -283,33 +290,22 @@ class Job:
     def _in_place(
         self, stack: Stack, progress: ProgressCallback
     ) -> tuple[Stack, Alignment | None, int]:
-        """Mend and align frames: the stack, how it lies, and how many pixels were hot."""
-        reading, aligning = self.request.reading, self.request.aligning
-        hot = 0
-        if reading.hot_pixels == "auto":
-            with self._timed("hot pixels"):
-                stack, hot = mend_hot_pixels(stack, progress)
-        if not aligning.align:
-            return stack, None, hot
-        with self._timed("alignment"):
-            alignment = find_alignment(stack, aligning, progress)
-        for index, reason in alignment.left_out.items():
-            warnings.warn(f"{stack.names[index]} is left out: {reason}", stacklevel=2)
-        return aligned(stack, alignment, crop=aligning.crop), alignment, hot
+        request = self.request
+        return put_in_place(stack, request.reading, request.aligning, progress, self._timed)
 
     def fuse(
         self,
         stack: Stack,
         progress: ProgressCallback,
         *,
-        sigma: float | None = None,
+        noise: NoiseLaw | None = None,
         preview: Preview | None = None,
     ) -> Fusion:
-        """Fuse frames as asked."""
+        """Fuse frames as asked; ``noise`` where it is not that of all frames."""
         fusing = self.request.fusing
         return fuse(
             stack,
-            sigma=self.sigma if sigma is None else sigma,
+            noise=self.noise if noise is None else noise,
             denoise=fusing.denoise,
             preset=self.settings,
             operator=fusing.operator,

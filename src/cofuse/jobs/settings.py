@@ -1,20 +1,23 @@
-"""From words to settings: the preset and its changes, the noise level."""
+"""From words to settings: the preset and its changes, the noise."""
 
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from cofuse.arguments import check_number, check_sigma
+from cofuse.arguments import MOST_SIGMA, check_number, check_sigma
 from cofuse.devices import resolve_device
 from cofuse.errors import CofuseError
 from cofuse.jobs.options import Fusing
+from cofuse.jobs.saved import read_saved
 from cofuse.joint import load_model
+from cofuse.noise import NoiseLaw
 from cofuse.operators import load_operator
 from cofuse.patches import patch_positions
 from cofuse.settings import FusionSettings, resolve_preset
 
-__all__ = ["check_settings", "check_size", "chosen_settings", "noise_level"]
+__all__ = ["check_settings", "check_size", "chosen_settings", "given_noise", "read_noise"]
 
 
 def chosen_settings(fusing: Fusing) -> FusionSettings:
@@ -45,7 +48,7 @@ def chosen_settings(fusing: Fusing) -> FusionSettings:
         raise CofuseError(f"`setting`: {error}") from error
 
 
-def noise_level(text: str) -> float | None:
+def _noise_level(text: str) -> float | None:
     """Read ``auto`` or a number of 8-bit grey levels."""
     if text == "auto":
         return None
@@ -57,6 +60,31 @@ def noise_level(text: str) -> float | None:
         ) from None
     check_sigma(sigma)
     return sigma
+
+
+def read_noise(sigma: str, noise: Path | None) -> NoiseLaw | float | None:
+    """Read the noise that was given: a law from a file, or a level; None to estimate it."""
+    level = _noise_level(sigma)
+    if noise is None:
+        return level
+    if level is not None:
+        raise CofuseError(
+            "`sigma` and `noise` were both given; expected one of them: a noise law has its level"
+        )
+    law = read_saved(noise, NoiseLaw.from_json, "a noise law as `cofuse noise` writes it")
+    if law.overall > MOST_SIGMA:
+        raise CofuseError(
+            f"{noise}: the noise is {law.overall:g} of 255 grey levels; expected up to {MOST_SIGMA}"
+        )
+    return law
+
+
+def given_noise(sigma: str, noise: Path | None, frames: int, *, colour: bool) -> NoiseLaw | None:
+    """Describe the noise of frames as it was given; None to estimate it."""
+    given = read_noise(sigma, noise)
+    if isinstance(given, NoiseLaw):
+        return given.for_stack(frames, colour=colour)
+    return None if given is None else NoiseLaw.white(given, frames=frames, colour=colour)
 
 
 def check_settings(settings: FusionSettings, fusing: Fusing) -> None:
@@ -88,7 +116,7 @@ def check_settings(settings: FusionSettings, fusing: Fusing) -> None:
 
 
 def check_size(
-    settings: FusionSettings, fusing: Fusing, sigma: float | None, shape: tuple[int, ...]
+    settings: FusionSettings, fusing: Fusing, noise: NoiseLaw | None, shape: tuple[int, ...]
 ) -> None:
     """Refuse operators whose patches are larger than the frames."""
     if settings.method == "joint":
@@ -98,5 +126,5 @@ def check_size(
         load_operator(settings.operator if fusing.operator is None else fusing.operator).patch_size,
         1,
     )
-    if settings.method == "shrinkage" and sigma:
+    if settings.method == "shrinkage" and noise is not None and noise.overall > 0:
         patch_positions(shape, load_operator(settings.restoring_operator).patch_size, 1)

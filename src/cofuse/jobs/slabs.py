@@ -18,6 +18,7 @@ from cofuse.images import Fusion, Stack
 from cofuse.jobs.frames import take
 from cofuse.jobs.options import Writing
 from cofuse.jobs.outputs import check_distinct, write_picture
+from cofuse.noise import NoiseLaw
 from cofuse.progress import Progress, ProgressCallback
 
 if TYPE_CHECKING:
@@ -114,7 +115,11 @@ def fuse_slabs(
         with warnings.catch_warnings():
             # A frame may be left over at the end.
             warnings.filterwarnings("ignore", message="one frame only")
-            slab = job.fuse(take(stack, frames), _within(progress, number, len(ranges)))
+            slab = job.fuse(
+                take(stack, frames),
+                _within(progress, number, len(ranges)),
+                noise=None if job.noise is None else job.noise.only(frames),
+            )
         assert slab.source_map is not None, "every preset chooses frames"
         sources.append(slab.source_map)
         write_picture(
@@ -129,14 +134,24 @@ def fuse_slabs(
     if len(ranges) == 1:
         return slab
     # What noise there was is gone from the slabs, or was to stay.
-    fused = job.fuse(read_stack(paths, white=stack.white), progress, sigma=0.0)
+    fused = job.fuse(
+        read_stack(paths, white=stack.white),
+        progress,
+        noise=NoiseLaw.white(0.0, colour=stack.is_colour),
+    )
     assert fused.source_map is not None
     index = np.zeros_like(fused.source_map, dtype=np.min_scalar_type(len(stack) - 1))
     for number, (frames, source) in enumerate(zip(ranges, sources, strict=True)):
         here = fused.source_map == number
         # A slab's own indices have fewer bits than those of all frames may need.
         index[here] = source[here].astype(index.dtype) + index.dtype.type(frames.start)
-    return replace(fused, source_map=index, sigma=slab.sigma, sigma_estimated=slab.sigma_estimated)
+    return replace(
+        fused,
+        source_map=index,
+        sigma=slab.sigma,
+        sigma_estimated=slab.sigma_estimated,
+        noise=job.noise or slab.noise,
+    )
 
 
 def _within(progress: ProgressCallback, number: int, slabs: int) -> ProgressCallback:

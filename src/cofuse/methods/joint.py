@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.camera_noise import StackNoise, noise_to_remove
 from cofuse.images import (
     Fusion,
     Pixels,
@@ -26,6 +25,7 @@ from cofuse.memory import Shelf
 from cofuse.methods.distinct import distinct_frames
 from cofuse.methods.joint_device import weigh_on_device
 from cofuse.methods.run import Levels, Run
+from cofuse.noise import NoiseLaw
 from cofuse.selection import (
     Choice,
     compose,
@@ -48,29 +48,25 @@ Taker = Callable[[tuple[slice, slice], JointResult], None]
 class JointRun(Run):
     """Clean stacks are copied, and mixed along the choice's borders; noisy ones are restored."""
 
-    def fuse(self, sigma: float | None, denoise: float) -> Fusion:
+    def fuse(self, noise: NoiseLaw | None, denoise: float) -> Fusion:
         """Fuse; ``denoise`` blends the copied pixels with the restored ones."""
         numbers = distinct_frames(self.stack)
         if len(numbers) == len(self.stack):
-            return self.fuse_distinct(sigma, denoise)
+            return self.fuse_distinct(noise, denoise)
         every, self.stack = self.stack, self.stack.only(numbers)
-        fusion = self.fuse_distinct(sigma, denoise)
+        fusion = self.fuse_distinct(noise and noise.only(numbers), denoise)
         index: NDArray[np.unsignedinteger[Any]] = np.array(
             numbers, np.uint8 if len(every) <= 256 else np.uint16
         )
         assert fusion.source_map is not None, "a choice has been made"
         return replace(fusion, source_map=index[fusion.source_map])
 
-    def fuse_distinct(self, sigma: float | None, denoise: float) -> Fusion:
+    def fuse_distinct(self, given: NoiseLaw | None, denoise: float) -> Fusion:
         """Fuse frames of which none repeats another."""
         stack = self.stack
         model = load_model(self.settings.model)
-        if sigma is None:
-            with self.stage("noise"):
-                noise = noise_to_remove(stack, progress=self.progress)
-        else:
-            noise = StackNoise.white(sigma, frames=len(stack), colour=stack.is_colour)
-        levels, self.sigma = noise.by_frame, noise.sigma
+        noise = self.find_noise(given)
+        levels = noise.by_frame
         # Towards no noise at all the picture tends to the copied one: the model knows no noise
         # below one grey level.
         strength = denoise * min(1.0, noise.overall**2)
@@ -78,15 +74,15 @@ class JointRun(Run):
         if strength < 1 and (scale := picture_scale(stack)) > 1:
             copied, choice = self.copied_from_small(model, levels, scale)
             if strength == 0:
-                return self.result(copied, choice, estimated=sigma is None)
+                return self.result(copied, choice, estimated=given is None)
         with ExitStack() as shelves:
             image, choice = self.woven(model, noise, levels, strength, copied, shelves)
-        return self.result(image, choice, estimated=sigma is None)
+        return self.result(image, choice, estimated=given is None)
 
     def woven(
         self,
         model: JointModel,
-        noise: StackNoise,
+        noise: NoiseLaw,
         levels: NDArray[np.float64],
         strength: float,
         copied: Pixels | None,
@@ -246,7 +242,7 @@ class JointRun(Run):
 
         return read
 
-    def first_planes(self, noise: StackNoise) -> list[PlaneReader]:
+    def first_planes(self, noise: NoiseLaw) -> list[PlaneReader]:
         """Read parts of the first of the planes that `reader` reads."""
         from cofuse.kernels.pictures import luminance_means
 
@@ -261,7 +257,7 @@ class JointRun(Run):
 
         return [reader(number) for number in range(len(self.stack))]
 
-    def reader(self, number: int, noise: StackNoise) -> PlaneReader:
+    def reader(self, number: int, noise: NoiseLaw) -> PlaneReader:
         """Read parts of a frame as planes in which the noise is white."""
         cut = self.stack.part_reader(number)
 

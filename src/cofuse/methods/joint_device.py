@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.camera_noise import NoiseModel, StackNoise
 from cofuse.images import Pixels, to_opponent
 from cofuse.joint import JointModel
 from cofuse.joint_fusion import JointResult
 from cofuse.joint_tiles import COMMON_NOISE, LEAST_NOISE
+from cofuse.noise import NoiseLaw
+from cofuse.noise.brightness import NoiseModel
 from cofuse.progress import Progress
 from cofuse.selection import Choice
 
@@ -27,7 +28,7 @@ __all__ = ["device_fusion", "weigh_on_device"]
 def weigh_on_device(
     run: JointRun,
     model: JointModel,
-    noise: StackNoise,
+    noise: NoiseLaw,
     levels: NDArray[np.float64],
     take: Taker,
     image: Pixels | None,

@@ -10,6 +10,7 @@ from cofuse.cosparse import estimate_patches
 from cofuse.errors import CofuseError
 from cofuse.images import Fusion, Pixels, from_opponent, to_opponent
 from cofuse.methods.run import Levels, Run
+from cofuse.noise import NoiseLaw
 from cofuse.operators import AnalysisOperator
 from cofuse.patches import average_patches, patch_positions
 from cofuse.reconstruction import reconstruct
@@ -24,16 +25,16 @@ class LetterRun(Run):
 
     operator: AnalysisOperator | None = None
 
-    def fuse(self, sigma: float | None, denoise: float) -> Fusion:
+    def fuse(self, noise: NoiseLaw | None, denoise: float) -> Fusion:
         """Fuse; the letter knows no strength between all and nothing."""
         if denoise != 1:
             raise CofuseError(
                 f"denoise is {denoise}, but the letter's method restores whole; use the preset "
                 "auto or fast, or sigma 0"
             )
-        self.find_noise(sigma)
+        self.find_noise(noise)
         image, choice = self.estimate_and_reconstruct()
-        return self.result(image, choice, estimated=sigma is None)
+        return self.result(image, choice, estimated=noise is None)
 
     def estimate_and_reconstruct(self) -> tuple[Pixels, Choice]:
         """Choose patches, estimate each, average them, and reconstruct the whole."""

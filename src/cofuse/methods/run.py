@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.camera_noise import estimate_noise
 from cofuse.images import Fusion, Pixels, Stack, from_opponent, to_opponent
+from cofuse.noise import NoiseLaw, estimate_noise
 from cofuse.planning import Plan
 from cofuse.progress import Preview, Progress, ProgressCallback, SolverTrace
 from cofuse.selection import Choice
@@ -31,6 +31,8 @@ class Run:
     settings: FusionSettings
     progress: ProgressCallback
     plan: Plan = Plan()  # noqa: RUF009 (it never changes)
+    #: The noise that was found or given, and its level as far as it is taken out.
+    noise: NoiseLaw | None = None
     sigma: float = 0.0
     trace: dict[str, SolverTrace] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -39,13 +41,16 @@ class Run:
     #: Told of every part of the picture as soon as it is there; seams may change after that.
     preview: Preview | None = None
 
-    def find_noise(self, sigma: float | None) -> None:
-        """Take the noise level as given, or estimate it."""
-        if sigma is None:
+    def find_noise(self, noise: NoiseLaw | None) -> NoiseLaw:
+        """Take the noise as given, or estimate it; returns what is to be taken out."""
+        removed = noise
+        if noise is None:
             with self.stage("noise"):
-                self.sigma = estimate_noise(self.stack, progress=self.progress)
-        else:
-            self.sigma = float(sigma)
+                noise = estimate_noise(self.stack, progress=self.progress)
+            removed = noise.to_remove()
+        assert removed is not None
+        self.noise, self.sigma = noise, removed.sigma
+        return removed
 
     def result(self, image: Pixels, choice: Choice, *, estimated: bool) -> Fusion:
         """Put together what came out."""
@@ -58,6 +63,7 @@ class Run:
             self.trace,
             self.seconds,
             device=self.device,
+            noise=self.noise,
         )
 
     def by_plane(self, stage: str, levels: Levels, work: Callable[[Levels, str], Levels]) -> Pixels:

@@ -8,6 +8,7 @@ import numpy as np
 
 from cofuse.images import Fusion, Pixels, luminance_noise
 from cofuse.methods.run import Levels, Run
+from cofuse.noise import NoiseLaw
 from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.patches import patch_positions
 from cofuse.reconstruction import check_orthonormal, shrink, shrink_twice
@@ -22,11 +23,11 @@ class ShrinkageRun(Run):
 
     operator: AnalysisOperator | None = None
 
-    def fuse(self, sigma: float | None, denoise: float) -> Fusion:
+    def fuse(self, noise: NoiseLaw | None, denoise: float) -> Fusion:
         """Fuse; ``denoise`` blends the composed picture with the restored one."""
-        self.find_noise(sigma)
+        self.find_noise(noise)
         image, choice = self.choose_and_restore(denoise)
-        return self.result(image, choice, estimated=sigma is None)
+        return self.result(image, choice, estimated=noise is None)
 
     def choose_and_restore(self, denoise: float) -> tuple[Pixels, Choice]:
         """Choose pixels, compose, and where there is noise restore the composed picture."""

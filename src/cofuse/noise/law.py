@@ -10,25 +10,32 @@ much into it, so that of white noise all bands agree.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.noise.brightness import NoiseModel
 
-__all__ = ["BANDS", "CLEAN_BELOW", "SHARES", "NoiseLaw"]
+__all__ = ["BANDS", "CLEAN_BELOW", "SHARES", "WAVELENGTHS", "NoiseLaw"]
 
 #: Octaves of frequency that are told apart; the coarsest stands for all below it.
 BANDS = 5
+#: Wavelengths in pixels from which on a band begins; it ends where the next one does.
+WAVELENGTHS = tuple(2 ** (band + 1) for band in range(BANDS))
 #: Part of all frequencies that a band holds.
 SHARES = np.array([0.75 / 4**band for band in range(BANDS - 1)] + [1.0 / 4 ** (BANDS - 1)])
 #: Noise below this many grey levels counts as none: there texture and rounding cannot be told from
 #: noise, and restoring would cost more detail than noise.
 CLEAN_BELOW = 1.5
+
+#: Noise whose second band surely passes the finest by this factor is called coarse.
+_COARSE = 1.25
+#: No number of a law is larger.
+_LARGEST = 1e6
 
 _FORMAT, _VERSION = "cofuse-noise", 1
 
@@ -70,6 +77,20 @@ class NoiseLaw:
     blocks: float = 0.0
     estimated: bool = False
 
+    def __post_init__(self) -> None:
+        shape = self.levels.shape
+        if len(shape) != 3 or not shape[0] or shape[1] not in (1, 3) or shape[2] != BANDS:
+            raise _broken(f"its levels have shape {shape}, not (frames, 1 or 3 planes, {BANDS})")
+        if self.errors.shape != shape or self.brightness.shape[1:] != (3,):
+            raise _broken(
+                f"its errors have not the shape of its levels, {shape}, or its rows of "
+                "brightness are not three numbers each"
+            )
+        numbers = [self.levels, self.errors, np.abs(self.brightness), self.blocks]
+        numbers += [self.model.floor, self.model.gain]
+        if not all(np.all((some >= 0) & (some <= _LARGEST)) for some in map(np.asarray, numbers)):
+            raise _broken(f"it holds numbers that are not from 0 to {_LARGEST:g}")
+
     @classmethod
     def white(cls, sigma: float, *, frames: int = 1, colour: bool = False) -> NoiseLaw:
         """Describe white noise of a given level, the same in every frame and channel."""
@@ -79,12 +100,12 @@ class NoiseLaw:
     @property
     def by_frame(self) -> Array:
         """Standard deviation of every plane of every frame, after the map: (frames, planes)."""
-        return np.asarray(np.sqrt(self.levels**2 @ SHARES))
+        return _root_mean_square(self.levels, SHARES)
 
     @property
     def overall(self) -> float:
         """Standard deviation of all frames and planes, after the map: their root mean square."""
-        return float(np.sqrt(np.mean(self.by_frame**2)))
+        return float(_root_mean_square(self.by_frame.ravel()))
 
     @property
     def sigma(self) -> float:
@@ -97,10 +118,61 @@ class NoiseLaw:
         return self.overall < CLEAN_BELOW
 
     @property
+    def at_mid_grey(self) -> float:
+        """By what to multiply levels after the map to have those at mid-grey before it."""
+        if self.model.gain == 0:
+            return 1.0
+        return float(self.model.sigma_at(127.5)) / self.model.stabilised_sigma
+
+    @property
     def by_band(self) -> Array:
         """Levels of a typical frame at mid-grey: shape (planes, `BANDS`)."""
-        scale = self.model.sigma_at(127.5) / self.model.stabilised_sigma if self.model.gain else 1.0
-        return np.asarray(np.median(self.levels, axis=0) * scale)
+        return np.asarray(np.median(self.levels, axis=0) * self.at_mid_grey)
+
+    @property
+    def luminance_and_chroma(self) -> tuple[Array, Array]:
+        """`by_band`, the two planes of colour taken together, and its standard errors.
+
+        Both of shape (1 or 2, `BANDS`): of grey frames there is no chroma.
+        """
+        levels, errors = self.by_band, np.median(self.errors, axis=0)
+        if len(levels) == 1:
+            return levels, errors * levels
+        chroma = _root_mean_square(levels[1:].T)
+        # That of a root mean square of two independent levels.
+        spread = np.hypot(*(errors[1:] * levels[1:] ** 2)) / np.where(chroma > 0, 2 * chroma, 1)
+        return np.stack([levels[0], chroma]), np.stack([errors[0] * levels[0], spread])
+
+    @property
+    def character(self) -> tuple[str, ...]:
+        """What is remarkable about the noise, in words; nothing about white noise."""
+        (finest, next_finest, *_), *_ = self.by_band
+        (_, error, *_), *_ = np.median(self.errors, axis=0)
+        coarse = next_finest * (1 - 2 * error) > _COARSE * finest
+        words = {
+            "coarse-grained": coarse,
+            "growing with brightness": self.model.gain > 0,
+            "JPEG blocks": self.blocks > 0,
+        }
+        return tuple(word for word, fits in words.items() if fits)
+
+    def facts(self) -> dict[str, Any]:
+        """Tell what a report says of the noise, at mid-grey where it grows with brightness."""
+        colours = ["luminance", "red against blue", "green against both"]
+        return {
+            "sigma": self.sigma,
+            "estimated": self.estimated,
+            "character": list(self.character),
+            "floor": self.model.floor,
+            "gain": self.model.gain,
+            "blocks": self.blocks,
+            "wavelengths": list(WAVELENGTHS),
+            "planes": colours if self.levels.shape[1] == 3 else ["grey"],
+            "by_band": self.by_band.tolist(),
+            "by_band_errors": (np.median(self.errors, axis=0) * self.by_band).tolist(),
+            "by_frame": (self.by_frame * self.at_mid_grey).tolist(),
+            "brightness": self.brightness.tolist(),
+        }
 
     def for_stack(self, frames: int, *, colour: bool) -> NoiseLaw:
         """Use the law of one stack for another of the same camera and sensitivity."""
@@ -117,7 +189,17 @@ class NoiseLaw:
             np.repeat(np.median(a, axis=0)[None], frames, axis=0)
             for a in (self.levels, self.errors)
         )
-        return NoiseLaw(self.model, levels, errors, self.brightness, self.blocks, self.estimated)
+        return replace(self, levels=levels, errors=errors)
+
+    def only(self, numbers: Sequence[int]) -> NoiseLaw:
+        """Return the law of some of the frames."""
+        kept = list(numbers)
+        return replace(self, levels=self.levels[kept], errors=self.errors[kept])
+
+    def to_remove(self) -> NoiseLaw:
+        """Return the law to restore by where it was estimated: no noise if there is too little."""
+        frames, planes, _ = self.levels.shape
+        return NoiseLaw.white(0.0, frames=frames, colour=planes == 3) if self.is_clean else self
 
     def to_json(self) -> str:
         """Encode as the content of a file."""
@@ -130,6 +212,7 @@ class NoiseLaw:
             "errors": self.errors.tolist(),
             "brightness": self.brightness.tolist(),
             "blocks": self.blocks,
+            "estimated": self.estimated,
         }
         return json.dumps(content, indent=1) + "\n"
 
@@ -139,45 +222,35 @@ class NoiseLaw:
         try:
             content = json.loads(text)
             tag = content["format"], content["version"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CofuseError("this is no noise law; `cofuse noise` writes one") from error
         if tag != (_FORMAT, _VERSION):
             raise CofuseError(
-                f"the noise law has format {tag[0]} version {tag[1]}; expected {_FORMAT} version "
-                f"{_VERSION}"
+                f"the noise law has format {tag[0]!r} version {tag[1]!r}; expected {_FORMAT} "
+                f"version {_VERSION}, as `cofuse noise` writes it"
             )
-        return _checked(content)
+        try:
+            return cls(
+                NoiseModel(float(content["floor"]), float(content["gain"])),
+                np.array(content["levels"], np.float64),
+                np.array(content["errors"], np.float64),
+                np.array(content["brightness"], np.float64).reshape(-1, 3),
+                float(content["blocks"]),
+                bool(content["estimated"]),
+            )
+        except KeyError as error:
+            raise _broken(f"{error} is missing") from error
+        except (ValueError, TypeError, OverflowError) as error:
+            raise _broken(str(error)) from error
 
 
-def _checked(content: Mapping[str, Any]) -> NoiseLaw:
-    """Make a law of a file's content, which may hold anything."""
-    try:
-        levels, errors = (_numbers(content[name], 3) for name in ("levels", "errors"))
-        brightness = _numbers(content["brightness"], 2) if content["brightness"] else _no_rows()
-        blocks = float(content["blocks"])
-        model = NoiseModel(float(content["floor"]), float(content["gain"]))
-    except CofuseError:
-        raise
-    except (KeyError, ValueError, TypeError) as error:
-        raise CofuseError(f"the noise law is damaged: {error}") from error
-    if (
-        levels.shape != errors.shape
-        or levels.shape[1] not in (1, 3)
-        or levels.shape[2] != BANDS
-        or brightness.shape[1] != 3
-    ):
-        raise CofuseError(
-            f"the noise law holds levels of shape {levels.shape} and errors of shape "
-            f"{errors.shape}; expected frames, 1 or 3 planes and {BANDS} bands in both"
-        )
-    return NoiseLaw(model, levels, errors, brightness, blocks, estimated=True)
+def _broken(reason: str) -> CofuseError:
+    return CofuseError(f"the noise law cannot be used: {reason}; estimate it anew")
 
 
-def _numbers(values: ArrayLike, dimensions: int) -> Array:
-    """Check that values are numbers from 0 on, in as many dimensions and not empty."""
-    array = np.asarray(values, np.float64)
-    if array.ndim != dimensions or not array.size or not (array >= 0).all():
-        raise CofuseError("the noise law is damaged: expected numbers from 0 on")
-    if not np.isfinite(array).all():
-        raise CofuseError("the noise law is damaged: it holds infinite values")
-    return array
+def _root_mean_square(values: Array, weights: Array | None = None) -> Array:
+    """Average along the last axis; of equal values it is that value to the last bit."""
+    largest = values.max(axis=-1)
+    # In units of the largest no square is too large or too small to be told.
+    share = values / np.where(largest > 0, largest, 1.0)[..., None]
+    return np.asarray(largest * np.sqrt(np.average(share**2, axis=-1, weights=weights)))

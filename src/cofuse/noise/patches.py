@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from cofuse.images import PartReader
 
 __all__ = [
-    "CLEAN_BELOW",
     "noise_by_brightness",
     "noise_level",
     "patch_noise_level",
@@ -26,10 +25,6 @@ __all__ = [
     "sample_patches",
     "unclipped",
 ]
-
-#: Estimates below this many grey levels count as a clean picture: there texture and rounding
-#: cannot be told from noise, and restoring would cost more detail than noise.
-CLEAN_BELOW = 1.5
 
 _SIDE = 7
 _MOST_PATCHES = 60_000

@@ -10,6 +10,7 @@ import numpy as np
 
 from cofuse.fusion import fuse
 from cofuse.images import PartReader, Pixels, Stack
+from cofuse.noise import NoiseLaw
 from cofuse.settings import FusionSettings
 
 __all__ = ["RestoredFrames", "restored_frames"]
@@ -21,7 +22,7 @@ _GRID = 32
 
 
 def restored_frames(
-    stack: Stack, *, sigma: float, preset: str | FusionSettings = "auto"
+    stack: Stack, *, noise: NoiseLaw, preset: str | FusionSettings = "auto"
 ) -> Stack | RestoredFrames:
     """Frames to paint from: those of a stack, restored part by part if there is noise.
 
@@ -29,12 +30,14 @@ def restored_frames(
     ----------
     stack
         The frames, aligned with the picture.
-    sigma
-        Their noise level in 8-bit grey levels, as `Fusion.sigma` tells it; 0 for none.
+    noise
+        Their noise, as `Fusion.noise` tells it.
     preset
         How each frame is restored, as in `fuse`.
     """
-    return stack if sigma == 0 else RestoredFrames(stack, sigma, preset)
+    if noise.overall == 0:
+        return stack
+    return RestoredFrames(stack, noise.for_stack(len(stack), colour=stack.is_colour), preset)
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class RestoredFrames:
     """A stack's frames, of which every part that is read is restored on its own."""
 
     stack: Stack
-    sigma: float
+    noise: NoiseLaw
     preset: str | FusionSettings = "auto"
 
     def __len__(self) -> int:
@@ -58,7 +61,10 @@ class RestoredFrames:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="one frame only")
                 done: Any = fuse(
-                    [part], sigma=self.sigma, preset=self.preset, white=self.stack.white
+                    [part],
+                    noise=self.noise.only([index]),
+                    preset=self.preset,
+                    white=self.stack.white,
                 ).image
             return np.asarray(
                 done[rows.start - tall.start :, columns.start - wide.start :][

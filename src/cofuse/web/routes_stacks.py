@@ -149,28 +149,27 @@ def thumbnail(stack: str, frame: str, here: Here) -> Response:
 
 @router.get("/stacks/{stack}/noise", response_model=None, responses={202: {"model": Pending}})
 def noise(stack: str, here: Here, response: Response) -> dict[str, Any]:
-    """Estimate a stack's noise level, in 8-bit grey levels."""
+    """Estimate a stack's noise: its level in 8-bit grey levels, and what is remarkable about it."""
     record = here.store.stack(stack)
     if not record.frames or record.problem:
         raise Busy(record.problem or "the stack has no frames; upload some first")
     if record.sigma is None:
-        sigma = _estimated(here, record)
-        if sigma is None:
+        found = _estimated(here, record)
+        if found is None:
             response.status_code = 202
             return {"pending": True}
         with here.store.lock:
-            record.sigma = sigma
+            record.sigma, record.character = float(found["sigma"]), found["character"]
             here.store.save_stack(record)
-    return {"sigma": record.sigma}
+    return {"sigma": record.sigma, "character": record.character}
 
 
-def _estimated(here: Service, record: StackRecord) -> float | None:
-    """The noise level, as soon as it is known; the order of the frames is no matter."""
+def _estimated(here: Service, record: StackRecord) -> dict[str, Any] | None:
+    """The noise, as soon as it is known; the order of the frames is no matter."""
     with here.store.lock:
         paths = [str(here.store.frame_path(record.id, frame)) for frame in record.frames]
     key = f"noise {record.id} {hash(tuple(sorted(paths)))}"
-    found = here.questions.ask(key, "noise", lambda: {"frames": paths})
-    return None if found is None else float(found["sigma"])
+    return here.questions.ask(key, "noise", lambda: {"frames": paths})
 
 
 def _frame(record: StackRecord, identifier: str) -> FrameRecord:

@@ -141,6 +141,8 @@ class StackRecord(Stack):
     frames: list[FrameRecord] = []  # type: ignore[assignment]
     used: datetime = Field(default_factory=now)
     sigma: float | None = None
+    #: What is remarkable about the noise, in words.
+    character: list[str] = []
 
     @property
     def decoded_bytes(self) -> int:
@@ -226,6 +228,8 @@ class Result(BaseModel):
     #: The same in the frames' own values; jobs of earlier versions do not say it.
     sigma_counts: float | None = None
     sigma_estimated: bool
+    #: What is remarkable about the noise, in words.
+    character: list[str] = []
     seconds: float
     stages: dict[str, float]
     hot_pixels: int

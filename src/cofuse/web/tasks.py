@@ -21,6 +21,7 @@ from cofuse.images import Pixels, Stack
 from cofuse.jobs import Reading, Request
 from cofuse.jobs.frames import mend_hot_pixels, read_frames
 from cofuse.jobs.run import Job, Outcome
+from cofuse.noise import NoiseLaw, estimate_noise
 from cofuse.progress import Progress, ProgressCallback
 from cofuse.web.asking import fusing_request
 from cofuse.web.kept_metadata import save_metadata
@@ -100,6 +101,7 @@ def fuse(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
             "sigma": float(outcome.fusion.sigma),
             "sigma_counts": float(outcome.report["sigma_counts"]),
             "sigma_estimated": bool(outcome.fusion.sigma_estimated),
+            "character": list(outcome.fusion.noise.character),
             "seconds": time.perf_counter() - start,
             "stages": {name: value for name, value in stages.items() if name != "total"},
             "hot_pixels": outcome.hot_pixels,
@@ -142,6 +144,7 @@ def _save(outcome: Outcome, job: Job, folder: Path, report: dict[str, Any]) -> N
     for name, pixels in maps.items():
         if pixels is not None:
             np.save(folder / f"{name}.npy", pixels)
+    (folder / "noise.json").write_text(fusion.noise.to_json(), "utf-8")
     save_metadata(folder / "metadata.json", job.metadata)
     write_json(folder / "report.json", report, overwrite=True)
 
@@ -196,12 +199,11 @@ def frame(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
 def noise(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """Estimate the noise of a stack as fusing would."""
-    from cofuse.camera_noise import estimate_noise
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         stack = read_frames(arguments["frames"], Reading()).stack
-        return {"sigma": estimate_noise(stack, progress=lambda _: tell({}))}
+        law = estimate_noise(stack, progress=lambda _: tell({}))
+        return {"sigma": law.to_remove().sigma, "character": list(law.character)}
 
 
 def metrics(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
@@ -243,12 +245,22 @@ def retouch(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
     folder = Path(arguments["folder"])
     strokes = [Stroke(**stroke) for stroke in arguments["strokes"]]
     image = np.load(folder / arguments["start"], mmap_mode="r")
-    frames = restored_frames(_frames_of(arguments), sigma=arguments["sigma"])
+    stack = _frames_of(arguments)
+    noise = _noise_of(folder, arguments["sigma"], colour=stack.is_colour)
+    frames = restored_frames(stack, noise=noise)
     for stroke in strokes:
         image = paint(image, frames, [stroke])
         tell({})
     np.save(folder / arguments["end"], image)
     return {}
+
+
+def _noise_of(folder: Path, sigma: float, *, colour: bool) -> NoiseLaw:
+    """The noise that a job took out, and nothing where it took nothing out."""
+    path = folder / "noise.json"
+    if sigma > 0 and path.exists():
+        return NoiseLaw.from_json(path.read_text("utf-8"))
+    return NoiseLaw.white(sigma, colour=colour)  # jobs of earlier versions know the level alone
 
 
 TASKS: dict[str, Callable[[dict[str, Any], Tell], dict[str, Any]]] = {

@@ -78,9 +78,9 @@ async function askNoise() {
   try {
     const answer = await api.noise(stack.id, () => estimated === key);
     if (answer === null) return;
-    const { sigma } = answer;
-    words.textContent =
-      sigma === null ? "Estimated when you fuse." : `Estimated: σ ${sigma.toFixed(1)} of 255${sigma < 1.5 ? ", counts as none" : ""}`;
+    const { sigma, character } = answer;
+    const remarks = [...(sigma < 1.5 ? ["counts as none"] : []), ...character].map((remark) => `, ${remark}`).join("");
+    words.textContent = sigma === null ? "Estimated when you fuse." : `Estimated: σ ${sigma.toFixed(1)} of 255${remarks}`;
     if (form.noise.value === "auto" && sigma !== null) byId("sigma").value = Math.round(sigma * 2) / 2;
     showChoices();
   } catch (error) {

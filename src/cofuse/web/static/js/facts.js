@@ -43,6 +43,7 @@ function showRun({ result, options }) {
     factRow("Noise σ", `${result.sigma === null ? "–" : result.sigma.toFixed(1)}${counts}${result.sigma_estimated ? ", estimated" : ""}`),
     factRow("Method", `${options.preset}, on ${result.device}`),
   ];
+  if (result.character?.length) rows.push(factRow("Noise", result.character.join(", ")));
   if (typeof result.moved === "number") rows.push(factRow("Frames moved", `by ${result.moved.toFixed(1)} px at most`));
   if (result.hot_pixels) rows.push(factRow("Hot pixels mended", result.hot_pixels));
   rows.push(factRow("Time", duration(result.seconds)));

@@ -1,0 +1,159 @@
+"""``cofuse noise``: what the noise of a stack is like, in a table, a file and a plot."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from cofuse.cli.console import Flag, Whole, progress_bars
+from cofuse.cli.fuse import AligningOptions, ReadOptions, check_pictures
+from cofuse.jobs.options import Aligning, Reading
+
+if TYPE_CHECKING:
+    from cofuse.images import Stack
+    from cofuse.noise import NoiseLaw
+
+__all__ = ["noise"]
+
+_HIDDEN = Parameter(parse=False)
+
+#: Levels of frames that are this close, relatively, are the same for people.
+_ALIKE = 1.05
+#: Frames that are listed one by one.
+_LISTED = 16
+
+
+@dataclass(frozen=True)
+class NoiseAligning(AligningOptions):
+    __doc__ = Aligning.__doc__
+
+    reference: Whole | None = None
+    # These write something else.
+    save_transforms: Annotated[Path | None, _HIDDEN] = None
+    align_only: Annotated[bool, _HIDDEN] = False
+
+
+def noise(
+    *pictures: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    plot: Path | None = None,
+    reading: ReadOptions = Reading(),  # noqa: B008 - frozen
+    aligning: Annotated[NoiseAligning, Parameter(name="*", group="Alignment")] = NoiseAligning(),  # noqa: B008
+    overwrite: Flag = False,
+    quiet: Flag = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> None:
+    """Estimate the noise of frames: by frequency, frame, colour and brightness.
+
+    Levels are standard deviations in 8-bit grey levels. That of a band of frequencies is the one
+    of white noise that would put as much into it: of white noise all bands agree.
+
+    Parameters
+    ----------
+    pictures
+        The frames, as cofuse fuse takes them.
+    output
+        Write the law of the noise to this file, as JSON: with --noise of cofuse fuse, batch and
+        compare it is used again, also for other frames of the same camera and sensitivity.
+    plot
+        Write a plot of it, against brightness and against frequency, to this file, .png.
+    reading, aligning
+        Options in groups. Frames are aligned first, because they are compared.
+    overwrite
+        Replace output files that exist.
+    quiet
+        No progress bars and no table.
+    as_json
+        Print what a report says of the noise instead of the table.
+    """
+    from cofuse.jobs.noise import NoiseJob
+    from cofuse.jobs.outputs import plain
+
+    check_pictures(pictures, "noise")
+    job = NoiseJob(pictures, reading, aligning, output=output, plot=plot, overwrite=overwrite)
+    with progress_bars(quiet=quiet) as progress:
+        found = job.run(progress)
+    law, stack = found.law, found.stack
+    if as_json:
+        facts = {"frames": list(stack.names), "sigma_counts": law.sigma * (stack.white / 255.0)}
+        print(json.dumps(plain(facts | law.facts()), indent=2, ensure_ascii=False))
+    elif not quiet:
+        print("\n".join(_lines(law, stack)))
+
+
+def _lines(law: NoiseLaw, stack: Stack) -> list[str]:
+    """Tell the law to people."""
+    kind = f"{'RGB' if stack.is_colour else 'grey'} {stack.dtype}"
+    level = f"sigma {law.sigma:.2f} of 255"
+    if stack.white != 255.0:
+        level += f" ({law.sigma * stack.white / 255.0:.3g} counts)"
+    words = [f"{len(stack)} frame{'s' * (len(stack) > 1)} of {stack.width}x{stack.height} {kind}"]
+    words += [level + " at mid-grey" * (law.model.gain > 0)]
+    words += ["too little to be removed"] * law.is_clean
+    lines = [", ".join([*words, *law.character]), "", *_by_band(law)]
+    lines += _by_frame(law, stack) + _by_brightness(law)
+    blocks = f"yes, {100 * law.blocks:.0f} % more across their edges" if law.blocks else "no"
+    return [*lines, "", f"JPEG blocks: {blocks}"]
+
+
+def _by_band(law: NoiseLaw) -> list[str]:
+    from cofuse.noise.law import WAVELENGTHS
+
+    levels, errors = law.luminance_and_chroma
+    names = ("luminance", "chroma") if len(levels) == 2 else ("sigma",)
+    ends = [f"{start} to {2 * start}" for start in WAVELENGTHS[:-1]] + [f"{WAVELENGTHS[-1]} up"]
+    rows = [("wavelength, pixels", *names)]
+    for band, words in enumerate(ends):
+        cells = (_with_error(*pair) for pair in zip(levels[:, band], errors[:, band], strict=True))
+        rows.append((words, *cells))
+    return _columns(rows)
+
+
+def _by_frame(law: NoiseLaw, stack: Stack) -> list[str]:
+    """List the frames' levels, or among many the extremes, where they differ."""
+    import numpy as np
+
+    each = np.sqrt(np.mean(law.by_frame**2, axis=1)) * law.at_mid_grey
+    if each.max() <= _ALIKE * each.min():
+        return []
+    told = [f"{level:.2f}" for level in each]
+    if len(each) <= _LISTED:
+        return ["", *_columns([("frame", "sigma"), *zip(stack.names, told, strict=True)])]
+    least, most = int(each.argmin()), int(each.argmax())
+    line = f"frames: {told[least]} ({stack.names[least]}) to {told[most]} ({stack.names[most]})"
+    return ["", line]
+
+
+def _by_brightness(law: NoiseLaw) -> list[str]:
+    if not len(law.brightness):
+        return []
+    rows = [("grey level", "sigma", "model")]
+    for level, sigma, error in law.brightness:
+        model = f"{float(law.model.sigma_at(level)):.2f}"
+        rows.append((f"{level:10.0f}", _with_error(sigma, sigma * error), model))
+    return ["", *_columns(rows)]
+
+
+def _with_error(level: float, error: float) -> str:
+    try:
+        sign = "\N{PLUS-MINUS SIGN}"
+        sign.encode(sys.stdout.encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        sign = "+-"
+    return f"{level:.2f} {sign} {error:.2f}"
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Lay rows out in columns, the first one to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for first, *rest in rows:
+        cells = [f"{cell:>{width}}" for cell, width in zip(rest, widths[1:], strict=True)]
+        lines.append("  ".join([f"{first:<{widths[0]}}", *cells]))
+    return lines
