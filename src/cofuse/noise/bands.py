@@ -37,9 +37,15 @@ _COSINES = np.sqrt(2.0 / _BLOCK) * np.cos(
 )
 _COSINES[0] /= np.sqrt(2.0)
 _OCTAVE = np.maximum(_NUMBERS[:, None], _NUMBERS) >= _BLOCK // 2
-#: Coefficients of a block. The first half and the second are alike in frequency.
 _EVEN = (_NUMBERS[:, None] + _NUMBERS) % 2 == 0
-_ORDER = np.concatenate([np.flatnonzero(_OCTAVE & _EVEN), np.flatnonzero(_OCTAVE & ~_EVEN)])
+#: Coefficients of a block: two halves that are alike in frequency, of each the coarser ones first.
+_RADIUS = np.hypot(_NUMBERS[:, None], _NUMBERS)
+_ORDER = np.concatenate(
+    [
+        half[np.argsort(_RADIUS.ravel()[half], kind="stable")]
+        for half in (np.flatnonzero(_OCTAVE & _EVEN), np.flatnonzero(_OCTAVE & ~_EVEN))
+    ]
+)
 COEFFICIENTS = len(_ORDER)
 
 

@@ -18,24 +18,28 @@ from cofuse.arguments import check_callback
 from cofuse.images import Stack
 from cofuse.noise.brightness import NoiseModel, fit_model
 from cofuse.noise.law import BANDS, SHARES, NoiseLaw
-from cofuse.noise.sampling import Candidates, Floor, Sample, sample_stack
+from cofuse.noise.sampling import Candidates, Curve, Floor, Sample, sample_stack
 from cofuse.progress import ProgressCallback, silent
 
 __all__ = ["estimate_noise"]
 
 Array = NDArray[np.float64]
 
-#: Grey levels that count as one brightness.
-_BRIGHTNESS_STEP = 16.0
-#: Part of the blocks of a chrominance that went through a JPEG that is taken at least: where it is
-#: weak it is rounded away in some blocks and not in others.
-_FIRST_OF_CHROMA = 0.2
+#: Grey levels that count as one brightness, and how far variances may differ between them, as a
+#: logarithm, before anything is known.
+_BRIGHTNESS_STEP, _BRIGHTNESS_ERROR = 16.0, 0.3
+#: Part of the blocks that is taken in any case, and in the finest bands of chrominances, or in all
+#: after a JPEG: where it is weak it is rounded away in some blocks and not in others.
+_FIRST, _FIRST_OF_CHROMA = 0.01, 0.2
 #: From octave to octave the logarithm of the level changes by this part of its last change, as it
 #: does in noise that was blurred, demosaiced or resampled; the change is known to a part of it,
 #: and to this in any case.
 _FADING, _FADING_ERROR, _LEAST_ERROR = 0.43, 0.3, 0.05
-#: The same from the finest octave to the next, before anything is known.
-_FIRST_CHANGE, _FIRST_ERROR = 0.35, 0.5
+#: From the finest octave to the next it is this times the change within the finest, which is
+#: known to a part of it.
+_WITHIN, _WITHIN_ERROR = 0.95, 0.2
+#: Before anything is known: noise is a little coarse, and chrominance after a JPEG very much so.
+_COARSE, _COARSE_PATCHY, _COARSE_ERROR = 0.3, 1.2, 0.4
 #: How far the spectra of luminance and chrominance differ from octave to octave.
 _COLOUR_ERROR = 0.3
 #: What every level is off by, relatively, by detail that no test finds.
@@ -44,7 +48,7 @@ _HIDDEN_ERROR = 0.06
 _LEAST = 1e-3
 _NOTHING = float(np.log(_LEAST))
 #: More detail than this says no more about what is left of it where there is least.
-_MOST_DETAIL = 50.0
+_MOST_DETAIL, _DOUBT = 50.0, 1.5
 
 
 def estimate_noise(
@@ -57,18 +61,22 @@ def estimate_noise(
     """
     check_callback("progress", progress)
     stack = Stack.of(stack)
-    sample = sample_stack(stack, progress)
-    blocks = sample.blocks
-    planes = 3 if stack.is_colour else 1
+    return law_of(sample_stack(stack, progress), colour=stack.is_colour)
+
+
+def law_of(sample: Sample, *, colour: bool) -> NoiseLaw:
+    """Make a law of what was seen of a stack."""
+    blocks, planes = sample.blocks, 3 if colour else 1
     bands = [Candidates.together(parts) for parts in sample.combined if parts]
     if not bands:  # smaller than a block: nobody knows
-        nothing = NoiseLaw.white(0.0, frames=len(stack), colour=stack.is_colour)
+        nothing = NoiseLaw.white(0.0, frames=len(sample.same), colour=colour)
         return replace(nothing, errors=np.ones_like(nothing.levels), estimated=True)
     rows = bands[0].by_brightness(_BRIGHTNESS_STEP)
-    shape = fit_model(rows)
-    profile, errors = _profile(bands, shape, planes, jpeg=blocks > 0)
-    levels, frame_errors = _by_frame(sample, shape, profile)
-    # Of a channel's values in a typical frame, where the model's variance is 1.
+    shape = fit_model(rows[:, :3])
+    curve = shape.sigma_at if shape.gain > 0 else _curve(rows, bands[0], sample)
+    profile, errors = _profile(bands, curve, planes, jpeg=blocks > 0)
+    levels, frame_errors = _by_frame(sample, curve, profile)
+    # Of a channel's values in a typical frame, where the curve is 1.
     total = float(np.sqrt(np.median(np.mean(levels**2 @ SHARES, axis=1))))
     brightness = np.stack([rows[:, 0], np.sqrt(rows[:, 1]), 0.5 * rows[:, 2]], axis=1)
     brightness[:, 1] *= total / max(profile[0, 0], _LEAST)
@@ -80,30 +88,75 @@ def estimate_noise(
     return NoiseLaw(model, levels, all_errors, brightness, blocks, estimated=True)
 
 
+def _curve(rows: Array, finest: Candidates, sample: Sample) -> Curve:
+    """Smooth what was found by brightness; its mean square over the picture is 1.
+
+    Tone curves make noise rise and fall with brightness. What detail may have added counts little:
+    without evidence the noise of a brightness is that of all. Detail is what single frames show:
+    where it fills a picture a combination of few has it everywhere, as noise is.
+    """
+    level, variance, error, _ = rows[rows[:, 1] > 0].T
+    alone = Candidates.together([frame[0] for frame in sample.alone]).by_brightness(
+        _BRIGHTNESS_STEP
+    )
+    detail = np.interp(level, alone[:, 0], np.minimum(alone[:, 3], _MOST_DETAIL))
+    least = finest.floor(0, np.ones_like, _FIRST).variance
+    if not len(level) or not least:
+        return np.ones_like
+    doubt = np.log(detail) ** _DOUBT
+    weight = 1.0 / (error**2 + doubt**2 + _HIDDEN_ERROR**2)
+    near = np.exp(-0.5 * ((level[:, None] - level) / _BRIGHTNESS_STEP) ** 2) * weight
+    usual = _BRIGHTNESS_ERROR**-2
+    logs = (near @ np.log(variance) + usual * np.log(least)) / (near.sum(axis=1) + usual)
+    mean = np.mean(np.exp(np.interp(finest.brightness, level, logs)))
+    return lambda levels: np.asarray(np.exp(0.5 * np.interp(levels, level, logs)) / mean**0.5)
+
+
 def _profile(
-    bands: Sequence[Candidates], shape: NoiseModel, planes: int, *, jpeg: bool
+    bands: Sequence[Candidates], curve: Curve, planes: int, *, jpeg: bool
 ) -> tuple[Array, Array]:
     """Find the level of every plane and band, and its relative error: shape (planes, `BANDS`)."""
     logs, errors = np.zeros((planes, BANDS)), np.zeros((planes, BANDS))
-    # Chrominances first: they have less detail, and so tell what luminance may be like.
-    for plane in reversed(range(planes)):
-        patchy = jpeg and plane > 0
+    # Chrominances have less detail, and so tell what luminance may be like. A JPEG takes more of
+    # them away, all but what is coarse: then luminance tells what that may be like.
+    for plane in range(planes) if jpeg else reversed(range(planes)):
         floors = [
-            band.floor(plane, shape, *([_FIRST_OF_CHROMA] if patchy else [])) for band in bands
+            band.floor(plane, curve, _FIRST_OF_CHROMA if plane and (jpeg or number < 2) else _FIRST)
+            for number, band in enumerate(bands)
         ]
-        hint = None if jpeg or plane or planes == 1 else logs[1:].mean(axis=0)
-        logs[plane], errors[plane] = _smooth(floors, hint, patchy=patchy)
+        slopes = coarse = None
+        if jpeg and plane:
+            coarse = logs[0]
+        elif planes > 1 and plane == 0 and not jpeg:
+            slopes = np.diff(logs[1:].mean(axis=0), prepend=0.0)
+        logs[plane], errors[plane] = _smooth(floors, slopes, coarse)
     return np.exp(logs), errors
 
 
 def _smooth(
-    floors: Sequence[Floor], hint: Array | None, *, patchy: bool
+    floors: Sequence[Floor], slopes: Array | None, coarse: Array | None
 ) -> tuple[Array, Array]:
-    """Weigh what was measured in every band against what finer bands and a hint let expect.
+    """Weigh what was measured in every band against what is to be expected.
 
-    Returns logarithms of levels, and their errors.
+    Parameters
+    ----------
+    floors
+        What was measured, from the finest band on.
+    slopes
+        By how much other planes change from octave to octave, where that says something.
+    coarse
+        Levels of another plane, of which the coarse ones say something; this one is then a
+        chrominance that a JPEG has thinned out.
+
+    Returns
+    -------
+    ndarray
+        Logarithms of the levels.
+    ndarray
+        Errors of these.
     """
     logs, errors = np.zeros(BANDS), np.zeros(BANDS)
+    patchy = coarse is not None
     doubt = 0.0
     for band in range(BANDS):
         guesses: list[tuple[float, float]] = []
@@ -114,18 +167,27 @@ def _smooth(
             measured = max(0.5 * np.log(max(floor.variance, 1e-12)), _NOTHING)
             guesses.append((measured, np.hypot(0.5 * floor.error, doubt)))
         if band == 1:
-            guesses.append((logs[0] + _FIRST_CHANGE, _FIRST_ERROR))
+            guesses.append((logs[0] + (_COARSE_PATCHY if patchy else _COARSE), _COARSE_ERROR))
+            if not patchy:
+                change = floors[0].slope
+                spread = np.hypot(_LEAST_ERROR, _WITHIN_ERROR * abs(change))
+                guesses.append((logs[0] + _WITHIN * change, np.hypot(spread, _doubt(floors[0]))))
         elif band > 1:
             change = logs[band - 1] - logs[band - 2]
-            part = 1.0 if patchy else _FADING_ERROR
-            spread = np.hypot(_LEAST_ERROR, part * abs(change))
+            spread = np.hypot(_LEAST_ERROR, (1.0 if patchy else _FADING_ERROR) * abs(change))
             guesses.append(
                 (logs[band - 1] + _FADING * change, np.hypot(spread, 0.5 * errors[band - 1]))
             )
-        if band > 0 and hint is not None:
-            expected = logs[band - 1] + hint[band] - hint[band - 1]
-            guesses.append((expected, np.hypot(_COLOUR_ERROR, 0.5 * errors[band - 1])))
+            if coarse is not None:
+                guesses.append((coarse[band], _COARSE_ERROR))
+        if band > 0 and slopes is not None:
+            spread = np.hypot(_COLOUR_ERROR, 0.5 * errors[band - 1])
+            guesses.append((logs[band - 1] + slopes[band], spread))
         value, error = np.array(guesses).T
+        if band and band < len(floors):
+            # Detail only adds: what is more than expected is doubted as much as it is more.
+            expected = np.average(value[1:], weights=error[1:] ** -2.0)
+            error[0] = np.hypot(error[0], max(value[0] - expected, 0.0))
         weight = 1.0 / np.maximum(error, 1e-3) ** 2
         logs[band] = weight @ value / weight.sum()
         errors[band] = weight.sum() ** -0.5
@@ -134,23 +196,24 @@ def _smooth(
 
 def _doubt(floor: Floor) -> float:
     """How far a level may be off by detail, as a logarithm; little detail is found and left out."""
-    return float(np.log(min(floor.detail, _MOST_DETAIL))) ** 2
+    return float(np.log(min(floor.detail, _MOST_DETAIL))) ** _DOUBT
 
 
-def _by_frame(sample: Sample, shape: NoiseModel, profile: Array) -> tuple[Array, Array]:
+def _by_frame(sample: Sample, curve: Curve, profile: Array) -> tuple[Array, Array]:
     """Find the level of every frame, plane and band, and the relative error of a frame's.
 
     Frames that were resampled have lost of their finest band, but little of the others.
     """
-    fine = [alone[0].floor(0, shape) for alone in sample.alone]
+    fine = [alone[0].floor(0, curve) for alone in sample.alone]
     scale = np.array(sample.rough)
     share = np.ones(len(scale))
     if all(len(alone) > 1 for alone in sample.alone):
-        second = [alone[1].floor(0, shape) for alone in sample.alone]
+        second = [alone[1].floor(0, curve) for alone in sample.alone]
         ratio = np.array([max(floor.variance, 1e-12) ** 0.5 for floor in second]) / scale
         doubt = np.array([_doubt(floor) for floor in second])
         share = (ratio / np.median(ratio)) ** (1.0 / (1.0 + (doubt / _COLOUR_ERROR) ** 2))
     levels = scale[:, None, None] * profile * np.ones(BANDS)
     levels[:, :, 1:] *= share[:, None, None]
-    errors = np.array([0.5 * floor.error for floor in fine])
+    # Where a frame has much detail everywhere its level is a bound rather than a measure.
+    errors = np.array([np.hypot(0.5 * floor.error, min(_doubt(floor), 1.0)) for floor in fine])
     return levels[sample.same], errors[sample.same]

@@ -114,8 +114,9 @@ class NoiseLaw:
 
     @property
     def is_clean(self) -> bool:
-        """Whether there is too little noise to be worth removing."""
-        return self.overall < CLEAN_BELOW
+        """Whether there may be too little noise to be worth removing, by the least it can be."""
+        least = _root_mean_square(self.levels * np.exp(-self.errors), SHARES)
+        return float(_root_mean_square(least.ravel())) < CLEAN_BELOW
 
     @property
     def at_mid_grey(self) -> float:

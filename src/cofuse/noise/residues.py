@@ -23,30 +23,33 @@ Levels = NDArray[np.float32]
 GROUP = 3
 
 
-def residues(frames: Sequence[Levels]) -> tuple[Levels, Levels]:
+def residues(frames: Sequence[Levels]) -> tuple[Levels, Levels, Levels]:
     """Return least energies per coefficient, and energies of the other half along the same way.
 
     Parameters
     ----------
     frames
         Coefficients of the same blocks in every frame, in units of the frame's noise, each of
-        shape (..., coefficients).
+        shape (..., coefficients): two halves, of each the coarser ones first.
 
     Returns
     -------
-    score, value
-        Both of shape (2, ...): by which half the combination was found.
+    score, coarse, fine
+        All of shape (2, ...): by which half the combination was found. The last two are those of
+        the coarser and of the finer coefficients of the other half.
     """
     values = np.stack(frames, axis=-2)
-    half = values.shape[-1] // 2
-    halves = values[..., :half], values[..., half:]
-    energies = [part @ np.swapaxes(part, -1, -2) / np.float32(half) for part in halves]
-    score, value = [], []
-    for own, other in (energies, energies[::-1]):
-        way = _least_way(own)
-        score.append(_along(own, way))
-        value.append(_along(other, way))
-    return np.stack(score), np.stack(value)
+    quarter = values.shape[-1] // 4
+    parts = [values[..., k * quarter : (k + 1) * quarter] for k in range(4)]
+    forms = [part @ np.swapaxes(part, -1, -2) / np.float32(quarter) for part in parts]
+    score, coarse, fine = [], [], []
+    for own, other in ((forms[:2], forms[2:]), (forms[2:], forms[:2])):
+        both = (own[0] + own[1]) / np.float32(2.0)
+        way = _least_way(both)
+        score.append(_along(both, way))
+        coarse.append(_along(other[0], way))
+        fine.append(_along(other[1], way))
+    return np.stack(score), np.stack(coarse), np.stack(fine)
 
 
 def _along(energy: Levels, way: Levels) -> Levels:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,21 +12,20 @@ from numpy.typing import NDArray
 from cofuse.images import Stack
 from cofuse.noise.bands import COEFFICIENTS, Blocks, cut_blocks, read_windows, window_places
 from cofuse.noise.blocking import jpeg_grid
-from cofuse.noise.brightness import NoiseModel
 from cofuse.noise.law import BANDS
 from cofuse.noise.residues import GROUP, residues
 from cofuse.progress import Progress, ProgressCallback
 
-__all__ = ["Candidates", "Floor", "Sample", "sample_stack"]
+__all__ = ["Candidates", "Curve", "Floor", "Sample", "sample_stack"]
 
 Levels = NDArray[np.float32]
+#: Standard deviation at given grey levels.
+Curve = Callable[[Levels], NDArray[np.float64]]
 
 #: Windows of all frames together, and of one frame at least and at most.
 _WINDOWS, _FEWEST_WINDOWS, _MOST_WINDOWS = 1600, 40, 160
 #: Blocks that suffice: the mean of as many is known to 6 %.
 _FEWEST = 24
-#: Part of all blocks that is taken in any case.
-_FIRST = 0.01
 #: By how much more of them may exceed the first for all to count as noise alone.
 _TOLERANCE = 0.05
 #: Relative spread of a block's mean energy, and its median against its mean: a χ² of as many
@@ -50,19 +49,24 @@ class Floor:
     detail
         How much more energy the median block has, as a factor from 1 on: the more there is, the
         more is left where there is least.
+    slope
+        Logarithm of the level of the coarser half of the band against that of the finer.
     """
 
     variance: float
     error: float
     detail: float
+    slope: float
 
     @classmethod
-    def of(cls, score: Levels, value: Levels, first: float = _FIRST) -> Floor:
+    def of(cls, score: Levels, coarse: Levels, fine: Levels, first: float = 0.01) -> Floor:
         """Average the values with the least scores, as many as look like noise alone."""
         total = len(score)
         if not total:
-            return cls(0.0, np.inf, np.inf)
-        value = np.maximum(value[np.argsort(score)], 0.0).astype(np.float64)
+            return cls(0.0, np.inf, np.inf, 0.0)
+        order = np.argsort(score)
+        coarse, fine = (np.maximum(e[order], 0.0).astype(np.float64) for e in (coarse, fine))
+        value = (coarse + fine) / 2.0
         count = min(total, max(_FEWEST, int(first * total)))
         least = value[:count].mean()
         slack = least * 2.0 * _SPREAD
@@ -74,7 +78,9 @@ class Floor:
             count = more
         mean = float(value[:count].mean())
         detail = np.median(value) / _MEDIAN / mean if mean > 0 else np.inf
-        return cls(mean, float(_SPREAD / np.sqrt(count)), max(float(detail), 1.0))
+        parts = [max(float(e[:count].mean()), 1e-9) for e in (coarse, fine)]
+        slope = 0.5 * float(np.log(parts[0] / parts[1]))
+        return cls(mean, float(_SPREAD / np.sqrt(count)), max(float(detail), 1.0), slope)
 
 
 @dataclass(frozen=True)
@@ -83,14 +89,15 @@ class Candidates:
 
     Attributes
     ----------
-    score, value
+    score, coarse, fine
         Energies by half, block and plane, shape (2, blocks, planes); see `residues`.
     brightness
         Grey level of every block.
     """
 
     score: Levels
-    value: Levels
+    coarse: Levels
+    fine: Levels
     brightness: Levels
 
     @classmethod
@@ -99,44 +106,45 @@ class Candidates:
         usable = np.logical_and.reduce([blocks.usable for blocks in frames])
         if usable.sum() < _FEWEST:
             usable = np.ones_like(usable)
-        score, value = residues(
+        energies = residues(
             [
                 blocks.values[usable] / np.float32(level)
                 for blocks, level in zip(frames, levels, strict=True)
             ]
         )
-        return cls(score, value, np.mean([b.brightness[usable] for b in frames], axis=0))
+        return cls(*energies, np.mean([b.brightness[usable] for b in frames], axis=0))
 
     @classmethod
     def together(cls, parts: Sequence[Candidates]) -> Candidates:
         """Put those of several combinations together."""
         return cls(
             np.concatenate([part.score for part in parts], axis=1),
-            np.concatenate([part.value for part in parts], axis=1),
+            np.concatenate([part.coarse for part in parts], axis=1),
+            np.concatenate([part.fine for part in parts], axis=1),
             np.concatenate([part.brightness for part in parts]),
         )
 
-    def floor(self, plane: int, model: NoiseModel, first: float = _FIRST) -> Floor:
-        """Find the noise of a plane, in units of the model's."""
-        unit = np.square(model.sigma_at(self.brightness)).astype(np.float32)
-        score, value = (energy[..., plane] / unit for energy in (self.score, self.value))
-        return Floor.of(score.ravel(), value.ravel(), first)
+    def floor(self, plane: int, curve: Curve, first: float = 0.01) -> Floor:
+        """Find the noise of a plane, in units of a curve's."""
+        unit = np.square(curve(self.brightness)).astype(np.float32)
+        energies = (e[..., plane] / unit for e in (self.score, self.coarse, self.fine))
+        return Floor.of(*(energy.ravel() for energy in energies), first)
 
     def by_brightness(self, step: float) -> NDArray[np.float64]:
         """Find the noise of the first plane at one brightness after the other.
 
-        Returns rows of grey level, variance, and what it is off by, relatively.
+        Returns rows of grey level, variance, what it is off by, relatively, and `Floor.detail`.
         """
         rows = []
         bins = np.floor(self.brightness / step)
         for number in np.unique(bins):
             here = bins == number
             if here.sum() >= _FEWEST:
-                floor = Floor.of(
-                    self.score[:, here, 0].ravel(), self.value[:, here, 0].ravel()
-                )
-                rows.append((self.brightness[here].mean(), floor.variance, floor.error))
-        return np.array(rows, np.float64).reshape(-1, 3)
+                energies = (e[:, here, 0].ravel() for e in (self.score, self.coarse, self.fine))
+                floor = Floor.of(*energies)
+                level = self.brightness[here].mean()
+                rows.append((level, floor.variance, floor.error, floor.detail))
+        return np.array(rows, np.float64).reshape(-1, 4)
 
 
 @dataclass
@@ -189,7 +197,7 @@ def sample_stack(stack: Stack, progress: ProgressCallback) -> Sample:
             sample.blocks = max(sample.blocks, jpeg_grid(stack, windows, places))
             bands = cut_blocks(stack, windows)
             alone = [Candidates.of([blocks], [1.0]) for blocks in bands[:2]]
-            rough = alone[0].floor(0, NoiseModel(1.0)).variance ** 0.5 if alone else 0.0
+            rough = alone[0].floor(0, np.ones_like).variance ** 0.5 if alone else 0.0
             sample.alone.append(alone)
             sample.rough.append(max(rough, _LEAST))
             recent.append((bands, sample.rough[-1]))
