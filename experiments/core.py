@@ -15,7 +15,7 @@ from cofuse import PRESETS, Stack, fuse, read_image
 from cofuse.baselines import METHODS
 from cofuse.baselines.denoising import denoise_tv
 from cofuse.metrics import psnr, q_abf, q_mi, ssim
-from cofuse.noise.patches import noise_level
+from cofuse.noise import noise_level
 from experiments.pictures import LYTRO_PAIRS, WHU_PAIRS, data_folder, lytro, noisy, to_8_bit, whu
 
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from cofuse import PRESETS, CofuseError, Fusion, FusionSettings, Stack, fuse
 from cofuse.baselines import DENOISERS, METHODS
 from cofuse.baselines.denoising import denoise_picture
-from cofuse.noise.patches import noise_level
+from cofuse.noise import noise_level
 from experiments.quality_scenes import Situation
 from experiments.quality_variants import VARIANTS
 

@@ -14,7 +14,7 @@ from cofuse.depth.filling import enlarge, enlarge_along, fill, spread
 from cofuse.depth.maps import Depth
 from cofuse.errors import CofuseError
 from cofuse.images import Pixels, Stack, luminance_weights
-from cofuse.noise.patches import patch_noise_level, sample_patches, unclipped
+from cofuse.noise import noise_level
 from cofuse.progress import Progress, ProgressCallback, silent
 
 __all__ = ["estimate_depth", "small_depth"]
@@ -25,8 +25,6 @@ Levels = NDArray[np.float32]
 _MOST_PIXELS = 8_000_000
 #: Mean luminance that every frame is brought to: lamps flicker, and shutters are not exact.
 _MEAN = 100.0
-#: Patches that a frame's noise is measured on.
-_PATCHES = 12_000
 #: Noise that is taken for granted, relative to the mean: arithmetic is not exact.
 _LEAST_NOISE = 1e-4
 #: Weight of a coarser scale's confidence beside that of the finer one.
@@ -187,8 +185,7 @@ def _prepare(stack: Stack, frame: Pixels, scale: int) -> tuple[Levels, float]:
     from cofuse.kernels.pictures import luminance_means
 
     picture = luminance_means(frame, luminance_weights(stack), scale)
-    patches = sample_patches(picture, _PATCHES)
-    variance = patch_noise_level(patches[unclipped(patches)]) ** 2
+    variance = noise_level(picture) ** 2
     if stack.dtype.kind == "u":
         variance += (255.0 / stack.white) ** 2 / 12.0
     factor = _MEAN / max(float(picture.mean()), 1e-6)

@@ -27,7 +27,7 @@ _BLOCK = 8
 _SIDE = _BLOCK << (BANDS - 1)
 #: Pixels from block to block in every band: none is a multiple of eight in the finest, so that all
 #: places in the grid of a JPEG occur.
-_STEPS = (14, 7, 6, 4, 8)
+_STEPS = (7, 5, 4, 4, 8)
 #: Part of a block's pixels that may be clipped.
 _CLIPPED = 0.02
 
@@ -37,13 +37,16 @@ _COSINES = np.sqrt(2.0 / _BLOCK) * np.cos(
 )
 _COSINES[0] /= np.sqrt(2.0)
 _OCTAVE = np.maximum(_NUMBERS[:, None], _NUMBERS) >= _BLOCK // 2
-_EVEN = (_NUMBERS[:, None] + _NUMBERS) % 2 == 0
-#: Coefficients of a block: two halves that are alike in frequency, of each the coarser ones first.
-_RADIUS = np.hypot(_NUMBERS[:, None], _NUMBERS)
+#: Two halves that are alike in frequency and in symmetry: an edge in the middle of a block has odd
+#: coefficients alone. By the parity of the bits (Thue and Morse) both have some of all kinds.
+_BITS = np.array([number.bit_count() for number in range(_BLOCK)])
+_FIRST_HALF = (_BITS[:, None] + _BITS) % 2 == 0
+_RADIUS = np.hypot(_NUMBERS[:, None], _NUMBERS).ravel()
+#: Coefficients of a block: the two halves, of each the coarser ones first.
 _ORDER = np.concatenate(
     [
-        half[np.argsort(_RADIUS.ravel()[half], kind="stable")]
-        for half in (np.flatnonzero(_OCTAVE & _EVEN), np.flatnonzero(_OCTAVE & ~_EVEN))
+        half[np.argsort(_RADIUS[half], kind="stable")]
+        for half in (np.flatnonzero(_OCTAVE & _FIRST_HALF), np.flatnonzero(_OCTAVE & ~_FIRST_HALF))
     ]
 )
 COEFFICIENTS = len(_ORDER)

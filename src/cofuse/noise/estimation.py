@@ -21,7 +21,7 @@ from cofuse.noise.law import BANDS, SHARES, NoiseLaw
 from cofuse.noise.sampling import Candidates, Curve, Floor, Sample, sample_stack
 from cofuse.progress import ProgressCallback, silent
 
-__all__ = ["estimate_noise"]
+__all__ = ["estimate_noise", "noise_level"]
 
 Array = NDArray[np.float64]
 
@@ -38,6 +38,8 @@ _FADING, _FADING_ERROR, _LEAST_ERROR = 0.43, 0.3, 0.05
 #: From the finest octave to the next it is this times the change within the finest, which is
 #: known to a part of it.
 _WITHIN, _WITHIN_ERROR = 0.95, 0.2
+#: Changes within the finest octave below this are rather detail's than noise's.
+_NEARLY_WHITE = 0.25
 #: Before anything is known: noise is a little coarse, and chrominance after a JPEG very much so.
 _COARSE, _COARSE_PATCHY, _COARSE_ERROR = 0.3, 1.2, 0.4
 #: How far the spectra of luminance and chrominance differ from octave to octave.
@@ -62,6 +64,11 @@ def estimate_noise(
     check_callback("progress", progress)
     stack = Stack.of(stack)
     return law_of(sample_stack(stack, progress), colour=stack.is_colour)
+
+
+def noise_level(picture: NDArray[np.float32]) -> float:
+    """Estimate the standard deviation of the noise of one grey picture given in grey levels."""
+    return estimate_noise(Stack.from_arrays([picture], white=255.0)).overall
 
 
 def law_of(sample: Sample, *, colour: bool) -> NoiseLaw:
@@ -99,14 +106,16 @@ def _curve(rows: Array, finest: Candidates, sample: Sample) -> Curve:
     alone = Candidates.together([frame[0] for frame in sample.alone]).by_brightness(
         _BRIGHTNESS_STEP
     )
-    detail = np.interp(level, alone[:, 0], np.minimum(alone[:, 3], _MOST_DETAIL))
     least = finest.floor(0, np.ones_like, _FIRST).variance
-    if not len(level) or not least:
+    if not len(level) or not len(alone) or not least:
         return np.ones_like
+    detail = np.interp(level, alone[:, 0], np.minimum(alone[:, 3], _MOST_DETAIL))
     doubt = np.log(detail) ** _DOUBT
     weight = 1.0 / (error**2 + doubt**2 + _HIDDEN_ERROR**2)
     near = np.exp(-0.5 * ((level[:, None] - level) / _BRIGHTNESS_STEP) ** 2) * weight
-    usual = _BRIGHTNESS_ERROR**-2
+    # A picture full of detail may have it at some brightnesses and not at others.
+    full = np.median([_doubt(frame[0].floor(0, np.ones_like)) for frame in sample.alone])
+    usual = (_BRIGHTNESS_ERROR * np.exp(-full)) ** -2
     logs = (near @ np.log(variance) + usual * np.log(least)) / (near.sum(axis=1) + usual)
     mean = np.mean(np.exp(np.interp(finest.brightness, level, logs)))
     return lambda levels: np.asarray(np.exp(0.5 * np.interp(levels, level, logs)) / mean**0.5)
@@ -164,12 +173,15 @@ def _smooth(
             floor = floors[band]
             # There is ever more detail towards coarse bands, though few blocks may hide it.
             doubt = max(doubt, _doubt(floor)) if band else 0.0
-            measured = max(0.5 * np.log(max(floor.variance, 1e-12)), _NOTHING)
+            change = floor.slope if patchy or band else _change_within(floor)
+            # Of the band's two halves the finer one has the least detail.
+            unlike = np.log((1.0 + np.exp(2.0 * change)) / (1.0 + np.exp(2.0 * floor.slope)))
+            measured = max(0.5 * (np.log(max(floor.variance, 1e-12)) + unlike), _NOTHING)
             guesses.append((measured, np.hypot(0.5 * floor.error, doubt)))
         if band == 1:
             guesses.append((logs[0] + (_COARSE_PATCHY if patchy else _COARSE), _COARSE_ERROR))
             if not patchy:
-                change = floors[0].slope
+                change = _change_within(floors[0])
                 spread = np.hypot(_LEAST_ERROR, _WITHIN_ERROR * abs(change))
                 guesses.append((logs[0] + _WITHIN * change, np.hypot(spread, _doubt(floors[0]))))
         elif band > 1:
@@ -192,6 +204,11 @@ def _smooth(
         logs[band] = weight @ value / weight.sum()
         errors[band] = weight.sum() ** -0.5
     return logs, np.hypot(errors, _HIDDEN_ERROR)
+
+
+def _change_within(floor: Floor) -> float:
+    """Change within the finest octave; noise is white or clearly coarse, and detail adds a little."""
+    return floor.slope**3 / (floor.slope**2 + _NEARLY_WHITE**2)
 
 
 def _doubt(floor: Floor) -> float:

@@ -23,7 +23,7 @@ Levels = NDArray[np.float32]
 Curve = Callable[[Levels], NDArray[np.float64]]
 
 #: Windows of all frames together, and of one frame at least and at most.
-_WINDOWS, _FEWEST_WINDOWS, _MOST_WINDOWS = 1600, 40, 160
+_WINDOWS, _FEWEST_WINDOWS, _MOST_WINDOWS = 800, 40, 160
 #: Blocks that suffice: the mean of as many is known to 6 %.
 _FEWEST = 24
 #: By how much more of them may exceed the first for all to count as noise alone.
