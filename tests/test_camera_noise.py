@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from cofuse.errors import CofuseError
 from cofuse.images import Stack, luminance
-from cofuse.noise import NoiseLaw, estimate_noise, estimation
+from cofuse.noise import NoiseLaw, brightness, estimate_noise
 from cofuse.noise.brightness import NoiseModel
 from cofuse.noise.law import BANDS, CLEAN_BELOW
 from cofuse.operators import load_operator
@@ -182,8 +182,17 @@ def test_camera_noise_is_found(floor: float, gain: float, frames: int, clip: boo
 def test_white_noise_is_found_white(name: str, sigma: float) -> None:
     stack = noisy_stack(NoiseModel(sigma), name=name)
     noise = estimate_noise(stack)
-    assert noise.model.gain == 0 and noise.model.floor == pytest.approx(noise.overall)
-    assert noise.sigma == noise.overall == pytest.approx(sigma, rel=0.1)
+    # Texture that fills one frame at some brightnesses passes for noise that grows a little.
+    assert error_of(noise.model, NoiseModel(sigma)) < 0.2
+    assert noise.sigma == pytest.approx(sigma, rel=max(0.1, 2 * noise.errors[0, 0, 0]))
+
+
+@pytest.mark.parametrize("name", SAMPLE_NAMES)
+@pytest.mark.parametrize("sigma", [5.0, 15.0, 25.0])
+def test_white_noise_of_a_stack_is_found_white(name: str, sigma: float) -> None:
+    noise = estimate_noise(noisy_stack(NoiseModel(sigma), 3, name))
+    assert noise.sigma == pytest.approx(sigma, rel=0.1)
+    assert noise.by_band[0] == pytest.approx(np.full(BANDS, sigma), rel=0.25)
 
 
 @pytest.mark.parametrize("name", SAMPLE_NAMES)
@@ -201,15 +210,7 @@ def test_a_clean_gradient_is_clean(dtype: type) -> None:
     white = np.iinfo(dtype).max if np.issubdtype(dtype, np.integer) else 1.0
     frame = (ramp * white).astype(dtype)
     noise = estimate_noise(Stack.from_arrays([frame]))
-    assert noise.is_clean and noise.model.gain == 0
-
-
-@pytest.mark.parametrize("shape", [(3, 3), (12, 12), (12, 12, 3), (7, 300)])
-def test_what_is_too_small_to_tell_is_clean(shape: tuple[int, ...]) -> None:
-    frames = np.random.default_rng(0).integers(1, 255, (2, *shape)).astype(np.uint8)
-    noise = estimate_noise(Stack.from_arrays(frames))
-    assert not noise.levels.any() or shape == (7, 300)
-    assert noise.levels.shape == (2, 3 if len(shape) == 3 else 1, BANDS)
+    assert noise.is_clean and noise.sigma < 0.7
 
 
 def test_constant_pictures_are_clean() -> None:
@@ -230,19 +231,6 @@ def test_a_frame_with_other_noise_shows(gain: float) -> None:
     level = usual.stabilised_sigma
     assert error_of(noise.model, usual) < 0.1
     assert noise.by_frame[:, 0] == pytest.approx([level, level, 2 * level, level], rel=0.12)
-
-
-def test_colour_noise_shows_in_its_planes() -> None:
-    # The same noise in all channels is luminance only; opposite noise of R and B is chrominance.
-    rng = np.random.default_rng(3)
-    picture = sample_picture("coffee").astype(np.float64)
-    shared, opposed = rng.normal(0, 1, (2, *picture.shape[:2]))
-    own = rng.normal(0, 3, picture.shape)
-    noisy = picture + 4 * shared[..., None] + 8 * opposed[..., None] * np.array([1, 0, -1]) + own
-    noise = estimate_noise(Stack.from_arrays([noisy / 255]))
-    expected = [np.hypot(4 * 3**0.5, 3), np.hypot(8 * 2**0.5, 3), 3.0]
-    assert noise.by_frame[0] == pytest.approx(expected, rel=0.08)
-    assert not noise.is_clean
 
 
 def test_camera_noise_in_colour() -> None:
@@ -301,7 +289,7 @@ def test_fit_is_the_best_of_those_not_negative(count: int, seed: int) -> None:
     variance = np.maximum(rng.normal(0, 30) + rng.normal(0, 0.5) * level, 1.0)
     variance *= rng.uniform(0.8, 1.2, count)
     error = rng.uniform(0.05, 0.3, count)
-    model = estimation._least_squares(level, variance, error)
+    model = brightness._least_squares(level, variance, error)
     design = np.stack([np.ones_like(level), level], axis=1) / (variance * error)[:, None]
     floor, gain = nnls(design, 1.0 / error)[0]
     assert model.floor == pytest.approx(np.sqrt(floor), rel=1e-6, abs=1e-6)

@@ -1,4 +1,4 @@
-"""Noise laws from frames: right on noise of any colour, on smooth and textured scenes, in stacks."""
+"""Noise laws from frames: right on noise of any colour, on smooth and on textured scenes."""
 
 from __future__ import annotations
 
@@ -368,10 +368,10 @@ def test_the_floor_is_that_of_the_places_without_detail() -> None:
         ((4 + detail) * rng.chisquare(n, 4000) / n).astype(np.float32)
         for n in (half, half // 2, half // 2)
     )
-    floor = Floor.of(score, coarse, fine)
+    floor = Floor.of((score, coarse, fine))
     assert floor.variance == pytest.approx(4.0, rel=0.1)
     assert floor.detail > 2 and abs(floor.slope) < 0.05
-    none = Floor.of(*(np.empty(0, np.float32),) * 3)
+    none = Floor.of((np.empty(0, np.float32),) * 3)
     assert none.variance == 0 and none.error == np.inf
 
 

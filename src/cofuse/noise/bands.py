@@ -80,9 +80,7 @@ def window_places(shape: tuple[int, ...], most: int) -> list[tuple[slice, slice]
     for length, side in zip((height, width), sides, strict=True):
         count = max(1, -(-(length - side) // step) + 1) if length > side else 1
         starts.append(np.linspace(0, length - side, count).astype(int).tolist())
-    return [
-        (slice(y, y + sides[0]), slice(x, x + sides[1])) for y, x in itertools.product(*starts)
-    ]
+    return [(slice(y, y + sides[0]), slice(x, x + sides[1])) for y, x in itertools.product(*starts)]
 
 
 def read_windows(stack: Stack, index: int, places: list[tuple[slice, slice]]) -> Pixels:
@@ -97,7 +95,7 @@ def cut_blocks(stack: Stack, windows: Pixels) -> list[Blocks]:
     # Scaling a native white to 255 leaves it a rounding away.
     clipped = (levels <= 1e-3) | (levels >= 255.0 * stack.ceiling / stack.white - 1e-3)
     if stack.is_colour:
-        clipped = clipped.any(axis=-1)
+        clipped = np.asarray(clipped.any(axis=-1))
     planes = to_opponent(levels) if stack.is_colour else levels[..., None]
     # (windows, planes and what is clipped, rows, columns)
     picture = np.concatenate([planes, clipped[..., None]], axis=-1, dtype=np.float32)

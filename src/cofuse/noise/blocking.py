@@ -38,13 +38,11 @@ def jpeg_grid(stack: Stack, windows: Pixels, places: list[tuple[slice, slice]]) 
     levels = stack.to_levels(windows[::every])
     picture = levels @ _WEIGHTS if stack.is_colour else levels
     busy = np.zeros((_BLOCK, _BLOCK))
-    for row, column in _FINE:
-        values = _along(_along(picture, row, 1), column, 2)
+    for down, along in _FINE:
+        values = _along(_along(picture, down, 1), along, 2)
         for window, (rows, columns) in zip(np.abs(values) > _ZERO, places[::every], strict=True):
             height, width = (n - n % _BLOCK for n in window.shape)
-            cut = window[:height, :width].reshape(
-                height // _BLOCK, _BLOCK, width // _BLOCK, _BLOCK
-            )
+            cut = window[:height, :width].reshape(height // _BLOCK, _BLOCK, width // _BLOCK, _BLOCK)
             busy += np.roll(cut.mean(axis=(0, 2)), (rows.start, columns.start), (0, 1))
     row, column = np.unravel_index(busy.argmin(), busy.shape)
     # Places that are on the grid along one axis have fewer as well.

@@ -28,6 +28,8 @@ Array = NDArray[np.float64]
 #: Grey levels that count as one brightness, and how far variances may differ between them, as a
 #: logarithm, before anything is known.
 _BRIGHTNESS_STEP, _BRIGHTNESS_ERROR = 16.0, 0.3
+#: Standard deviations from black and white within which the noise is cut off.
+_MARGIN = 3.0
 #: Part of the blocks that is taken in any case, and in the finest bands of chrominances, or in all
 #: after a JPEG: where it is weak it is rounded away in some blocks and not in others.
 _FIRST, _FIRST_OF_CHROMA = 0.01, 0.2
@@ -78,8 +80,8 @@ def law_of(sample: Sample, *, colour: bool) -> NoiseLaw:
     if not bands:  # smaller than a block: nobody knows
         nothing = NoiseLaw.white(0.0, frames=len(sample.same), colour=colour)
         return replace(nothing, errors=np.ones_like(nothing.levels), estimated=True)
-    rows = bands[0].by_brightness(_BRIGHTNESS_STEP)
-    shape = fit_model(rows[:, :3])
+    rows = _by_brightness(bands[0], sample)
+    shape = fit_model(rows)
     curve = shape.sigma_at if shape.gain > 0 else _curve(rows, bands[0], sample)
     profile, errors = _profile(bands, curve, planes, jpeg=blocks > 0)
     levels, frame_errors = _by_frame(sample, curve, profile)
@@ -95,24 +97,35 @@ def law_of(sample: Sample, *, colour: bool) -> NoiseLaw:
     return NoiseLaw(model, levels, all_errors, brightness, blocks, estimated=True)
 
 
+def _by_brightness(finest: Candidates, sample: Sample) -> Array:
+    """Find the variance at every brightness: rows of grey level, variance, and relative error.
+
+    How much detail there is, and may be left in it, is what single frames show: where detail fills
+    a picture a combination of few has it everywhere, as noise is.
+    """
+    rows = finest.by_brightness(_BRIGHTNESS_STEP)
+    frames = Candidates.together([frame[0] for frame in sample.alone])
+    alone = frames.by_brightness(_BRIGHTNESS_STEP)
+    reach = _MARGIN * np.sqrt(rows[:, 1]) * np.median(sample.rough)
+    rows = rows[(rows[:, 1] > 0) & (rows[:, 0] > reach) & (rows[:, 0] < 255.0 - reach)]
+    if len(rows):
+        detail = np.interp(rows[:, 0], alone[:, 0], np.minimum(alone[:, 3], _MOST_DETAIL))
+        rows[:, 2] = np.hypot(rows[:, 2], np.log(detail) ** _DOUBT)
+    return rows[:, :3]
+
+
 def _curve(rows: Array, finest: Candidates, sample: Sample) -> Curve:
     """Smooth what was found by brightness; its mean square over the picture is 1.
 
-    Tone curves make noise rise and fall with brightness. What detail may have added counts little:
-    without evidence the noise of a brightness is that of all. Detail is what single frames show:
-    where it fills a picture a combination of few has it everywhere, as noise is.
+    Tone curves make noise rise and fall with brightness. Without evidence the noise of a brightness
+    is that of all.
     """
-    level, variance, error, _ = rows[rows[:, 1] > 0].T
-    alone = Candidates.together([frame[0] for frame in sample.alone]).by_brightness(
-        _BRIGHTNESS_STEP
-    )
     least = finest.floor(0, np.ones_like, _FIRST).variance
-    if not len(level) or not len(alone) or not least:
+    if not len(rows) or not least:
         return np.ones_like
-    detail = np.interp(level, alone[:, 0], np.minimum(alone[:, 3], _MOST_DETAIL))
-    doubt = np.log(detail) ** _DOUBT
-    weight = 1.0 / (error**2 + doubt**2 + _HIDDEN_ERROR**2)
-    near = np.exp(-0.5 * ((level[:, None] - level) / _BRIGHTNESS_STEP) ** 2) * weight
+    level, variance, error = rows.T
+    near = np.exp(-0.5 * ((level[:, None] - level) / _BRIGHTNESS_STEP) ** 2)
+    near /= error**2 + _HIDDEN_ERROR**2
     # A picture full of detail may have it at some brightnesses and not at others.
     full = np.median([_doubt(frame[0].floor(0, np.ones_like)) for frame in sample.alone])
     usual = (_BRIGHTNESS_ERROR * np.exp(-full)) ** -2
@@ -207,13 +220,13 @@ def _smooth(
 
 
 def _change_within(floor: Floor) -> float:
-    """Change within the finest octave; noise is white or clearly coarse, and detail adds a little."""
-    return floor.slope**3 / (floor.slope**2 + _NEARLY_WHITE**2)
+    """Change within the finest octave: noise is white or clearly coarse, detail adds a little."""
+    return float(floor.slope**3 / (floor.slope**2 + _NEARLY_WHITE**2))
 
 
 def _doubt(floor: Floor) -> float:
     """How far a level may be off by detail, as a logarithm; little detail is found and left out."""
-    return float(np.log(min(floor.detail, _MOST_DETAIL))) ** _DOUBT
+    return float(np.log(min(floor.detail, _MOST_DETAIL)) ** _DOUBT)
 
 
 def _by_frame(sample: Sample, curve: Curve, profile: Array) -> tuple[Array, Array]:

@@ -44,7 +44,7 @@ def residues(frames: Sequence[Levels]) -> tuple[Levels, Levels, Levels]:
     forms = [part @ np.swapaxes(part, -1, -2) / np.float32(quarter) for part in parts]
     score, coarse, fine = [], [], []
     for own, other in ((forms[:2], forms[2:]), (forms[2:], forms[:2])):
-        both = (own[0] + own[1]) / np.float32(2.0)
+        both = np.asarray((own[0] + own[1]) / 2.0, np.float32)
         way = _least_way(both)
         score.append(_along(both, way))
         coarse.append(_along(other[0], way))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,14 +60,19 @@ class Floor:
     slope: float
 
     @classmethod
-    def of(cls, score: Levels, coarse: Levels, fine: Levels, first: float = 0.01) -> Floor:
-        """Average the values with the least scores, as many as look like noise alone."""
+    def of(cls, energies: Sequence[NDArray[Any]], first: float = 0.01) -> Floor:
+        """Average the values with the least scores, as many as look like noise alone.
+
+        ``energies`` are the score, and the values of coarser and finer coefficients, of all blocks;
+        ``first`` is the part of them that is taken in any case.
+        """
+        score, coarse, fine = energies
         total = len(score)
         if not total:
             return cls(0.0, np.inf, np.inf, 0.0)
         order = np.argsort(score)
-        coarse, fine = (np.maximum(e[order], 0.0).astype(np.float64) for e in (coarse, fine))
-        value = (coarse + fine) / 2.0
+        parts = [np.maximum(e[order], 0.0).astype(np.float64) for e in (coarse, fine)]
+        value = (parts[0] + parts[1]) / 2.0
         count = min(total, max(_FEWEST, int(first * total)))
         least = value[:count].mean()
         slack = least * 2.0 * _SPREAD
@@ -78,8 +84,8 @@ class Floor:
             count = more
         mean = float(value[:count].mean())
         detail = np.median(value) / _MEDIAN / mean if mean > 0 else np.inf
-        parts = [max(float(e[:count].mean()), 1e-9) for e in (coarse, fine)]
-        slope = 0.5 * float(np.log(parts[0] / parts[1]))
+        coarser, finer = (max(float(part[:count].mean()), 1e-9) for part in parts)
+        slope = 0.5 * float(np.log(coarser / finer))
         return cls(mean, float(_SPREAD / np.sqrt(count)), max(float(detail), 1.0), slope)
 
 
@@ -128,7 +134,7 @@ class Candidates:
         """Find the noise of a plane, in units of a curve's."""
         unit = np.square(curve(self.brightness)).astype(np.float32)
         energies = (e[..., plane] / unit for e in (self.score, self.coarse, self.fine))
-        return Floor.of(*(energy.ravel() for energy in energies), first)
+        return Floor.of([energy.ravel() for energy in energies], first)
 
     def by_brightness(self, step: float) -> NDArray[np.float64]:
         """Find the noise of the first plane at one brightness after the other.
@@ -140,8 +146,8 @@ class Candidates:
         for number in np.unique(bins):
             here = bins == number
             if here.sum() >= _FEWEST:
-                energies = (e[:, here, 0].ravel() for e in (self.score, self.coarse, self.fine))
-                floor = Floor.of(*energies)
+                energies = [e[:, here, 0].ravel() for e in (self.score, self.coarse, self.fine)]
+                floor = Floor.of(energies)
                 level = self.brightness[here].mean()
                 rows.append((level, floor.variance, floor.error, floor.detail))
         return np.array(rows, np.float64).reshape(-1, 4)
