@@ -26,6 +26,8 @@ from cofuse.memory import Shelf
 from cofuse.methods.distinct import distinct_frames
 from cofuse.methods.joint_device import weigh_on_device
 from cofuse.methods.run import Levels, Run
+from cofuse.noise.law import BANDS
+from cofuse.noise.spectrum import levels_of_smaller
 from cofuse.selection import (
     Choice,
     compose,
@@ -70,7 +72,8 @@ class JointRun(Run):
                 noise = noise_to_remove(stack, progress=self.progress)
         else:
             noise = StackNoise.white(sigma, frames=len(stack), colour=stack.is_colour)
-        levels, self.sigma = noise.by_frame, noise.sigma
+        levels = np.repeat(noise.by_frame[..., None], BANDS, axis=-1)
+        self.sigma = noise.sigma
         # Towards no noise at all the picture tends to the copied one: the model knows no noise
         # below one grey level.
         strength = denoise * min(1.0, noise.overall**2)
@@ -202,7 +205,13 @@ class JointRun(Run):
                 self.preview(rows, columns, self.pixels_of(part.index, (rows, columns), scale))
 
         choice = self.weigh(
-            model, readers, levels[:, :1] / scale, show, first=readers, scale=scale, restore=False
+            model,
+            readers,
+            levels_of_smaller(levels[:, :1], scale),
+            show,
+            first=readers,
+            scale=scale,
+            restore=False,
         )
         with self.stage("composition"):
             choice = self.clean_up(choice)
