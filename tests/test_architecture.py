@@ -35,15 +35,16 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "patches": (set(), set()),
     "operators": ({"patches"}, set()),
     "kernels": (
-        {"joint", "operators", "patches", "prox", "threads"},
+        {"joint", "joint_noise", "operators", "patches", "prox", "threads"},
         {"cv2", "numba", "scipy", "torch", "triton"},
     ),
     "devices": (set(), {"torch"}),
     "joint": (set(), set()),
     "joint_frames": (set(), set()),
-    "joint_tiles": ({"joint", "joint_frames", "kernels", "memory"}, set()),
+    "joint_noise": ({"noise"}, set()),
+    "joint_tiles": ({"joint", "joint_frames", "joint_noise", "kernels", "memory"}, set()),
     "joint_fusion": (
-        {"joint", "joint_tiles", "progress"},
+        {"joint", "joint_tiles", "noise", "progress"},
         set(),
     ),
     "planning": ({"joint_fusion", "memory"}, set()),
@@ -58,10 +59,10 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "methods": (
         {"cosparse", "images", "joint", "joint_fusion"}
         | {
-            "joint_tiles",
+            "joint_noise",
             "kernels",
-            "memory",
             "noise",
+            "memory",
             "operators",
             "patches",
             "planning",

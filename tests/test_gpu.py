@@ -18,8 +18,10 @@ from cofuse.devices import TORCH_ON_CPU
 from cofuse.errors import CofuseError
 from cofuse.images import Stack, from_opponent, to_opponent
 from cofuse.joint import AGREEMENT_SCALES, BAND_WINDOWS, BANDS, GUIDES, JointModel, load_model
+from cofuse.joint_fusion import fuse_planes
 from cofuse.kernels import joint_reference, reference
 from cofuse.noise.brightness import NoiseModel
+from cofuse.noise.law import BANDS as NOISE_BANDS
 from cofuse.operators import load_operator
 from tests.test_joint_kernels import doubles, frames_of, random_model
 from tests.waiting import PATIENCE
@@ -242,6 +244,23 @@ def fusion_of(stack: Stack, sigma: float = 12.0, model: Any = None) -> joint_gpu
     )
 
 
+def test_noise_by_bands_is_removed_as_on_the_cpu() -> None:
+    stack, model = stack_of(2, (58, 71, 3), np.float32), random_model(3, stages=3, filters=6)
+    levels = np.random.default_rng(0).uniform(2, 30, (2, 3, NOISE_BANDS))
+    options: Any = {"restore": True, "weigh_all": True}
+    device = device_fusion(stack, model, NoiseModel(12.0), levels, **options, device=TORCH_ON_CPU)
+    ((_, tile),) = device.tiles()
+    assert tile.restored is not None
+    planes = [to_opponent(stack.to_levels(frame)) for frame in stack]
+    readers = [lambda rows, columns, p=p: p[rows, columns] for p in planes]
+    expected = fuse_planes(model, readers, (58, 71), levels)  # type: ignore[arg-type]
+    scale = np.array(device.conversion.factors, np.float32)
+    restored = tile.restored.numpy().transpose(1, 2, 0) / scale
+    np.testing.assert_allclose(restored, expected.restored, rtol=0, atol=0.02)
+    white = fuse_planes(model, readers, (58, 71), levels.mean(axis=2))  # type: ignore[arg-type]
+    assert np.abs(restored - white.restored).max() > 1, "bands matter"
+
+
 def whole(fusion: joint_gpu.DeviceFusion, side: int | None) -> list[Array]:
     """All tiles, put together."""
     height, width = fusion.shape
@@ -324,8 +343,9 @@ def test_plain_loops_equal_the_reference(name: str, seed: int) -> None:
         found = gpu.hard_shrinkage(x, operator, threshold=2.5)
         wanted = reference.hard_shrinkage(image, operator, threshold=2.5)
         np.testing.assert_allclose(found.numpy(), wanted, **close)
-        found = gpu.wiener_shrinkage(x, v, operator, variance=1.0)
-        wanted = reference.wiener_shrinkage(image, guide, operator, variance=1.0)
+        variances = np.linspace(0.5, 2, len(operator.rows))
+        found = gpu.wiener_shrinkage(x, v, operator, variance=variances)
+        wanted = reference.wiener_shrinkage(image, guide, operator, variance=variances)
         np.testing.assert_allclose(found.numpy(), wanted, **close)
 
 

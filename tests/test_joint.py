@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,10 +16,13 @@ from cofuse.errors import CofuseError
 from cofuse.images import to_opponent
 from cofuse.joint import LEVEL_CHANNELS, JointModel, load_model
 from cofuse.joint_fusion import JointResult, fuse_planes, fuse_tiles
+from cofuse.joint_noise import ModelNoise
 from cofuse.joint_tiles import TileWork, spans_of
 from cofuse.kernels.joint_reach import Reach
+from cofuse.noise.law import BANDS as NOISE_BANDS
 from cofuse.progress import Progress
 from tests.test_joint_kernels import random_model
+from tests.test_noise_spectrum import measured_levels
 
 Array = np.ndarray[Any, Any]
 
@@ -315,8 +319,66 @@ def test_what_is_kept_of_a_tile_changes_nothing(restore: bool, weights: Any) -> 
                     np.testing.assert_array_equal(getattr(part, name), expected)
 
 
+@pytest.mark.parametrize("planes", [1, 3])
+def test_bands_of_white_noise_change_nothing(planes: int) -> None:
+    frames, noise = planes_of(3, 60, 70, planes, 1), noise_of(3, planes, 1)
+    noise[0, 0] = 0.2  # below what the model knows
+    one = fuse(load_model(), frames, noise)
+    other = fuse(load_model(), frames, np.repeat(noise[..., None], NOISE_BANDS, axis=-1))
+    for name in ("index", "confidence", "mixed", "restored"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def coloured_stack(seed: int) -> tuple[Array, Array, Array]:
+    """Two grey frames, each sharp in one half, with blurred noise: truth, frames and levels."""
+    rng = np.random.default_rng(seed)
+    truth = cv2.resize(rng.uniform(30, 225, (24, 24)), (192, 192), interpolation=cv2.INTER_NEAREST)
+    truth = cv2.GaussianBlur(truth, (0, 0), 0.8)
+    # Fine detail, in the octave that has little of the noise.
+    truth += 25.0 * (-1.0) ** np.add(*np.indices(truth.shape)) * (np.arange(192) // 24 % 2)
+    soft = cv2.GaussianBlur(truth, (0, 0), 4)
+    left = np.arange(192) < 96
+    noise = cv2.GaussianBlur(rng.standard_normal((192, 192, 2)), (0, 0), 0.7)
+    noise *= 15 / noise.std()
+    pictures = np.stack([np.where(left, truth, soft), np.where(left, soft, truth)])
+    frames = (pictures + np.moveaxis(noise, -1, 0)).astype(np.float32)[..., None]
+    levels = [[measured_levels(one)] for one in np.moveaxis(noise, -1, 0)]
+    return truth, frames, np.array(levels)
+
+
+def test_noise_told_by_bands_is_removed_better() -> None:
+    errors = []
+    for seed in (0, 1):
+        truth, frames, levels = coloured_stack(seed)
+        scalars = [[[factor * 15.0]] * 2 for factor in (1.0, 1.4, 2.0)]
+        results = [fuse(load_model(), frames, noise) for noise in (levels, *map(np.array, scalars))]
+        errors.append(
+            [((r.restored[..., 0] - truth) ** 2).mean() for r in results if r.restored is not None]
+        )
+    by_bands, *by_one_number = np.mean(errors, axis=0)
+    assert by_bands < 0.9 * min(by_one_number)
+
+
+def test_units_cover_all_frames_and_the_bands_that_are_looked_at() -> None:
+    levels = np.array([[[2.0, 4.0, 4.0, 9.0, 9.0]], [[6.0, 12.0, 12.0, 27.0, 27.0]]])
+    noise = ModelNoise.of(levels)
+    assert noise.units[0] == pytest.approx(np.sqrt((12.0 + 108.0) / 2))
+    assert noise.relative[1] == pytest.approx(3 * noise.relative[0])
+    np.testing.assert_allclose(noise.bands[0] * noise.units[0], levels[0, 0] * 5**0.5)
+    faint = ModelNoise.of(levels / 100)
+    np.testing.assert_array_equal(faint.bands, np.ones((1, NOISE_BANDS)))
+
+
 @pytest.mark.parametrize(
-    "noise", [[1.0, 2.0], [[1.0]], [[1.0, 1.0], [1.0, 1.0]], [[-1.0], [1.0]], [[np.nan], [1.0]]]
+    "noise",
+    [
+        [1.0, 2.0],
+        [[1.0]],
+        [[1.0, 1.0], [1.0, 1.0]],
+        [[-1.0], [1.0]],
+        [[np.nan], [1.0]],
+        [[[1.0]], [[1.0]]],
+    ],
 )
 def test_noise_that_does_not_fit_is_refused(noise: Any) -> None:
     with pytest.raises(CofuseError, match="noise"):

@@ -18,6 +18,7 @@ from cofuse.joint import (
     DETAIL_FILTERS,
     GUIDES,
     LEVEL_CHANNELS,
+    PENALTIES,
     JointModel,
     _expected_shapes,
 )
@@ -182,6 +183,10 @@ def test_stage_equals_the_reference(
     fine, coarse = rng.uniform(-2, 0.5, (2, height, width)).astype(np.float32)
     guide = rng.normal(0, 1.5, (4 * GUIDES, -(-height // 2), -(-width // 2))).astype(np.float32)
     units = [log_unit, log_unit + 0.3]
+    # Planes may have widths of their own.
+    own = {"fine.width": rng.normal(0, 0.5, (2, PENALTIES, filters)).astype(np.float32)}
+    of_planes = [arrays | {name: width[plane] for name, width in own.items()} for plane in (0, 1)]
+    arrays |= own
     result = joint_stages.stage(
         x, joint_stages.Mixture(pictures, fine, coarse), units, guide, arrays
     )
@@ -190,7 +195,7 @@ def test_stage_equals_the_reference(
     for plane, unit in enumerate(units):
         mixture = tuple(p.astype(np.float64) for p in (pictures[plane], fine, coarse))
         expected = joint_reference.stage(
-            x[plane].astype(np.float64), mixture, unit, guides, doubles(arrays)
+            x[plane].astype(np.float64), mixture, unit, guides, doubles(of_planes[plane])
         )
         atol = 1e-5 * (1 + np.abs(expected).max())
         np.testing.assert_allclose(result[plane], expected, rtol=0, atol=atol)

@@ -173,6 +173,17 @@ def test_hard_shrinkage_equals_the_reference(
     np.testing.assert_allclose(result, expected, rtol=0, atol=atol)
 
 
+@pytest.mark.parametrize("row", [0, 17, 47])
+def test_every_row_has_its_own_threshold(row: int) -> None:
+    operator, image = make_operator("dct", 7), picture(30, 26, 3)
+    thresholds = np.zeros(48)
+    thresholds[row] = 1e6
+    expected = reference.hard_shrinkage(image.astype(np.float64), operator, threshold=thresholds)
+    assert np.abs(expected - image).max() > 1
+    result = cpu.hard_shrinkage(image, operator, threshold=thresholds)
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-3)
+
+
 @given(st.sampled_from(("full", "dct")), SIZES, HEIGHTS, WIDTHS, st.floats(5.0, 40.0), SEEDS)
 @settings(deadline=None, max_examples=40)
 def test_wiener_shrinkage_equals_the_reference(
@@ -181,15 +192,17 @@ def test_wiener_shrinkage_equals_the_reference(
     operator = make_operator(kind, n)
     image = picture(n + more_rows, n + more_columns, seed)
     guide = picture(n + more_rows, n + more_columns, seed + 1)
-    result = cpu.wiener_shrinkage(image, guide, operator, variance=sigma**2)
+    h = len(operator.rows)
+    # The first row has the least noise, on which the tolerance goes by.
+    variances = (sigma * np.linspace(1, 3, h)) ** 2
+    result = cpu.wiener_shrinkage(image, guide, operator, variance=variances)
     expected = reference.wiener_shrinkage(
-        image.astype(np.float64), guide.astype(np.float64), operator, variance=sigma**2
+        image.astype(np.float64), guide.astype(np.float64), operator, variance=variances
     )
     # The factor changes by at most 0.65/σ per unit of the guide's coefficient, so by its rounding
     # times that; it multiplies coefficients of at most `largest`.
     error = coefficient_error(operator)
     largest = float(np.abs(operator.apply_image(image.astype(np.float64))).max())
-    h = len(operator.rows)
     error = error * (1 + 0.65 * largest / sigma) + h * largest * 6e-8
     atol = filters_at_a_pixel(operator) * error + 255 * 6e-8
     np.testing.assert_allclose(result, expected, rtol=0, atol=atol)

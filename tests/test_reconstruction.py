@@ -6,12 +6,14 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cofuse import reconstruction
+from cofuse.noise.spectrum import noise_seen
 from cofuse.operators import (
     AnalysisOperator,
     dct_operator,
@@ -21,6 +23,7 @@ from cofuse.operators import (
 from cofuse.progress import Progress
 from cofuse.prox import prox_l0
 from cofuse.reconstruction import reconstruct, shrink, shrink_twice
+from tests.test_noise_spectrum import measured_levels
 
 Array = np.ndarray[Any, Any]
 
@@ -331,3 +334,17 @@ def test_shrinking_is_equivariant_under_transposition(name: str) -> None:
     # Sums in another order may push one coefficient in a million over the threshold; on this
     # picture none comes that near.
     np.testing.assert_allclose(turned, straight, rtol=0, atol=1e-2)
+
+
+def test_noise_told_by_coefficients_is_removed_better() -> None:
+    truth = smooth_picture(128, 128)
+    # Fine detail, in the octave that has little of the noise.
+    truth[40:80] += 25 * (-1) ** np.add(*np.indices((40, 128)))
+    noise = cv2.GaussianBlur(np.random.default_rng(0).standard_normal(truth.shape), (0, 0), 0.7)
+    noise *= 15 / noise.std()
+    y, operator = (truth + noise).astype(np.float32), dct_operator(7)
+    seen = noise_seen(operator.filters, measured_levels(noise))
+    by_row = mean_square(shrink_twice(y, operator, sigma=seen) - truth)
+    for factor in (1.0, 1.4, 2.0):
+        by_one_number = mean_square(shrink_twice(y, operator, sigma=factor * 15.0) - truth)
+        assert by_row < 0.9 * by_one_number

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from cofuse.errors import CofuseError
 from cofuse.joint import BANDS, JointModel
 from cofuse.joint_tiles import JointResult, PlaneReader, TileWork, spans_of
+from cofuse.noise.law import BANDS as NOISE_BANDS
 from cofuse.progress import Progress, ProgressCallback, silent
 
 __all__ = [
@@ -51,7 +52,7 @@ def fuse_planes(
     progress: ProgressCallback = silent,
 ) -> JointResult:
     """Fuse frames given by planes, and return all of the result at once; see `fuse_tiles`."""
-    planes = np.shape(noise)[-1] if np.ndim(noise) == 2 else 1
+    planes = np.shape(noise)[1] if np.ndim(noise) > 1 else 1
     index = np.empty(shape, np.uint8 if len(frames) <= 256 else np.uint16)
     confidence = np.empty(shape, np.float32)
     mixed = np.empty((*shape, planes), np.float32)
@@ -103,7 +104,8 @@ def fuse_tiles(
     shape
         Rows and columns of the frames.
     noise
-        Noise level of every plane of every frame in grey levels, shape (frames, planes).
+        Noise level of every band of every plane of every frame in grey levels, as in a `NoiseLaw`:
+        shape (frames, planes, bands), or (frames, planes) of white noise.
     restore
         Whether to restore the mixture; without it only choice and mixture are made.
     weights
@@ -121,10 +123,11 @@ def fuse_tiles(
         Called after every tile.
     """
     levels = np.array(noise, np.float64)
-    if levels.ndim != 2 or len(levels) != len(frames) or levels.shape[1] not in (1, 3):
+    shapes = [(len(frames), planes, *last) for planes in (1, 3) for last in ((), (NOISE_BANDS,))]
+    if levels.shape not in shapes:
         raise CofuseError(
-            f"noise has shape {levels.shape}; expected one row for each of {len(frames)} frames "
-            "and a column for each plane, 1 or 3"
+            f"noise has shape {levels.shape}; expected one row for each of {len(frames)} frames, "
+            f"a column for each plane, 1 or 3, and {NOISE_BANDS} bands where they differ"
         )
     if not (np.isfinite(levels) & (levels >= 0)).all() or min(shape) < 1:
         raise CofuseError("noise levels must be numbers from 0 on, and pictures not empty")

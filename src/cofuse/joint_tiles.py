@@ -7,7 +7,6 @@ looks at. What frames have in a tile is kept in memory, or read and written agai
 from __future__ import annotations
 
 import itertools
-import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from cofuse.joint import (
     JointModel,
 )
 from cofuse.joint_frames import Lazy, PlaneReader, Span, Spans, TileFrames, within
+from cofuse.joint_noise import ModelNoise
 from cofuse.memory import Shelf
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from cofuse.kernels.joint_weigher import Guides
 
 __all__ = [
-    "COMMON_NOISE",
-    "LEAST_NOISE",
     "JointResult",
     "PlaneReader",
     "Span",
@@ -45,10 +43,6 @@ __all__ = [
 ]
 
 Levels = NDArray[np.float32]
-#: Noise below this many grey levels is taken for this many: the model was trained down to it.
-LEAST_NOISE = 1.0
-#: The noise, in grey levels, at which a stage's parameters hold as they stand.
-COMMON_NOISE = 20.0
 
 
 @dataclass(frozen=True)
@@ -107,14 +101,12 @@ class TileWork:
         self.keep_planes, self.keep_scores = keep_planes, keep_scores
         self.looks = frames if looks is None else looks
         self.weigher, self.agreement = model.part("weigher"), model.part("agreement")
-        self.stages = [model.part(f"stages.{i}") for i in range(model.stages if restore else 0)]
+        self.noise = ModelNoise.of(noise)
+        self.stages = [
+            self.noise.widened(model.part(f"stages.{i}"))
+            for i in range(model.stages if restore else 0)
+        ]
         self.weigh_again = weigh_all and len(frames) > 1 and len(self.stages) > REWEIGH_BEFORE
-        # White is √3·255 in the luminance plane of colours; the model knows noise by grey levels.
-        self.scale = np.array([math.sqrt(3.0), 1.0, 1.0] if noise.shape[1] == 3 else [1.0])
-        floor = np.maximum(noise / self.scale, LEAST_NOISE)
-        self.units = np.sqrt((floor**2).mean(axis=0))
-        self.log_units = [math.log(unit / COMMON_NOISE) for unit in self.units]
-        self.relative: list[float] = list(floor[:, 0] / self.units[0])
         # Pixels around a tile that the picture must have before every stage, and after the last.
         # All are even: coarse filters halve the picture, and a tile must halve as the whole does.
         reaches = [stage_reach(arrays) for arrays in self.stages]
@@ -155,16 +147,16 @@ class TileWork:
         frames = self._tile_frames(wider, reach)
         count, inner = len(self.frames), within(wider, spans)
         shape = spans[0][1] - spans[0][0], spans[1][1] - spans[1][0]
-        weigher = Weigher(self.weigher, reach[0], reach[1], self.units[0], self.scratch)
+        weigher = Weigher(self.weigher, reach[0], reach[1], self.noise.units[0], self.scratch)
         choice, guides = Choice(shape), Guides(self.weigher["guide"])
-        mixer = Mixer(len(self.units), BANDS, shape) if self.weigh_all else None
+        mixer = Mixer(len(self.noise.units), BANDS, shape) if self.weigh_all else None
         weighed = weigher.scores(
             Lazy(count, frames.look),
-            self.relative,
+            self.noise.relative,
             _score_planes(spans),
             guides=guides if self.stages else None,
         )
-        for number, (own, noise) in enumerate(zip(weighed, self.relative, strict=True)):
+        for number, (own, noise) in enumerate(zip(weighed, self.noise.relative, strict=True)):
             if scores.count:
                 scores.write(number, own.reshape(len(own), -1))
             choice.add(own[0])
@@ -174,12 +166,12 @@ class TileWork:
             mixture = mixer.mixture()
         else:
             cut = Lazy(count, lambda k: [plane[inner] for plane in frames.planes(k)])
-            mixture = chosen(cut, choice.index, self.relative)
+            mixture = chosen(cut, choice.index, self.noise.relative)
         del weigher, weighed, mixer
         if self.stages:
             self.scratch.clear()  # they can have the memory
         here = within(spans, tile)
-        back = (self.scale * self.units).astype(np.float32)[:, None, None]
+        back = (self.noise.scale * self.noise.units).astype(np.float32)[:, None, None]
         mixed = mixture.pictures[:, *here] * back
         restored = None
         if self.stages:
@@ -211,7 +203,7 @@ class TileWork:
             )
             channels = slice(4 * GUIDES * number, 4 * GUIDES * (number + 1))
             guide = guides.planes(channels, *half)
-            pictures = stage(pictures, mixture, self.log_units, guide, arrays)
+            pictures = stage(pictures, mixture, self.noise.log_units, guide, arrays)
             want = self._around(tile, self.margins[number + 1])
             inner = (..., *within(have, want))
             planes = (pictures, mixture.pictures, mixture.fine, mixture.coarse)
@@ -237,8 +229,8 @@ class TileWork:
             self.agreement,
             AGREEMENT_SCALES,
         )
-        mixer = Mixer(len(self.units), BANDS, picture.shape)
-        for number, noise in enumerate(self.relative):
+        mixer = Mixer(len(self.noise.units), BANDS, picture.shape)
+        for number, noise in enumerate(self.noise.relative):
             before = scores.read(number).reshape(1 + BANDS, *size)[:, *own]
             corrected = agreement.scores(number, before)
             cut = [plane[around] for plane in frames.planes(number)]
@@ -254,7 +246,7 @@ class TileWork:
         ]
 
     def _tile_frames(self, mixed: Spans, reach: list[Reach]) -> TileFrames:
-        factors = (1.0 / (self.scale * self.units)).astype(np.float32)
+        factors = (1.0 / (self.noise.scale * self.noise.units)).astype(np.float32)
         looked = reach[0].picture, reach[1].picture
         return TileFrames(self.looks, self.frames, looked, mixed, factors, self.keep_planes)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.operators import AnalysisOperator
@@ -101,21 +101,22 @@ def check_orthonormal(operator: AnalysisOperator) -> None:
         )
 
 
-def shrink(picture: Levels, operator: AnalysisOperator, *, sigma: float) -> Levels:
+def shrink(picture: Levels, operator: AnalysisOperator, *, sigma: ArrayLike) -> Levels:
     """Denoise by the ℓ₀ penalty on every patch, overlapping results averaged.
 
     Needs an operator with orthonormal rows, such as the DCT: each patch is then solved in closed
-    form by a hard threshold.
+    form by a hard threshold. ``sigma`` is the noise of all coefficients, or that of every row.
     """
     from cofuse.kernels.cpu import hard_shrinkage
 
-    return hard_shrinkage(picture, operator, threshold=_THRESHOLD * sigma)
+    return hard_shrinkage(picture, operator, threshold=_THRESHOLD * np.asarray(sigma))
 
 
-def shrink_twice(picture: Levels, operator: AnalysisOperator, *, sigma: float) -> Levels:
+def shrink_twice(picture: Levels, operator: AnalysisOperator, *, sigma: ArrayLike) -> Levels:
     """Denoise by `shrink`, then again as a Wiener filter with that result as the model."""
     from cofuse.kernels.cpu import wiener_shrinkage
 
     guide = shrink(picture, operator, sigma=sigma)
     # A variance that float32 rounds to zero would divide nothing by nothing on flat patches.
-    return wiener_shrinkage(picture, guide, operator, variance=max(sigma * sigma, 1e-12))
+    variance = np.maximum(np.square(sigma), 1e-12)
+    return wiener_shrinkage(picture, guide, operator, variance=variance)

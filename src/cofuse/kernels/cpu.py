@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from cofuse.kernels import loops
 from cofuse.operators import AnalysisOperator
@@ -93,13 +93,14 @@ def pairing(dual: Floats, image: Array, operator: AnalysisOperator) -> tuple[flo
     return float(norm), float(inner)
 
 
-def hard_shrinkage(image: Array, operator: AnalysisOperator, *, threshold: float) -> Floats:
-    """Drop every patch's coefficients up to ``threshold`` and average the patches."""
+def hard_shrinkage(image: Array, operator: AnalysisOperator, *, threshold: ArrayLike) -> Floats:
+    """Drop every patch's coefficients up to ``threshold``, one or a row's, and average."""
     padded, taps, count = _pad(image), _taps(operator.filters), len(operator.rows)
+    limits = np.full(count, threshold, np.float32)
 
     def work(start: int, stop: int) -> Floats:
         out = np.zeros((2, *_band_shape(image, start, stop, taps)), np.float32)
-        loops.hard_band(padded, taps, count, np.float32(threshold), start, stop, out)
+        loops.hard_band(padded, taps, count, limits, start, stop, out)
         return out
 
     removed, weights = _gather(_over_bands(work, _patch_rows(image, operator)), image)
@@ -107,15 +108,19 @@ def hard_shrinkage(image: Array, operator: AnalysisOperator, *, threshold: float
 
 
 def wiener_shrinkage(
-    image: Array, guide: Array, operator: AnalysisOperator, *, variance: float
+    image: Array, guide: Array, operator: AnalysisOperator, *, variance: ArrayLike
 ) -> Floats:
-    """Scale every coefficient by v² / (v² + variance), v that of ``guide``, and average."""
+    """Scale every coefficient by v² / (v² + variance), v that of ``guide``, and average.
+
+    There is one variance, or one for every row.
+    """
     padded, guiding = _pad(image), _pad(guide)
     taps, count = _taps(operator.filters), len(operator.rows)
+    variances = np.full(count, variance, np.float32)
 
     def work(start: int, stop: int) -> Floats:
         out = np.zeros((2, *_band_shape(image, start, stop, taps)), np.float32)
-        loops.wiener_band(padded, guiding, taps, count, np.float32(variance), start, stop, out)
+        loops.wiener_band(padded, guiding, taps, count, variances, start, stop, out)
         return out
 
     removed, weights = _gather(_over_bands(work, _patch_rows(image, operator)), image)

@@ -5,8 +5,10 @@ Where a tensor lies is where the work is done; the presets that use these loops 
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from cofuse.kernels.joint_gpu_layers import exact, on_device
@@ -51,25 +53,32 @@ def pairing(dual: Tensor, image: Tensor, operator: AnalysisOperator) -> tuple[fl
         return float(norm), float((coefficients * dual).sum(dtype=kind))
 
 
-def hard_shrinkage(image: Tensor, operator: AnalysisOperator, *, threshold: float) -> Tensor:
-    """Drop every patch's coefficients up to ``threshold`` and average the patches."""
+def hard_shrinkage(image: Tensor, operator: AnalysisOperator, *, threshold: ArrayLike) -> Tensor:
+    """Drop every patch's coefficients up to ``threshold``, one or a row's, and average."""
     with exact():
         u = _apply(image, operator)
-        small = u.abs() <= threshold
+        small = u.abs() <= _by_row(image, threshold)
         weights = 1.0 / (1.0 + (~small).sum(0))
         return _weighted_removal(image, u.mul_(small), weights, operator)
 
 
 def wiener_shrinkage(
-    image: Tensor, guide: Tensor, operator: AnalysisOperator, *, variance: float
+    image: Tensor, guide: Tensor, operator: AnalysisOperator, *, variance: ArrayLike
 ) -> Tensor:
-    """Scale every coefficient by v² / (v² + variance), v that of ``guide``, and average."""
+    """Scale every coefficient by v² / (v² + variance), v that of ``guide``, and average.
+
+    There is one variance, or one for every row.
+    """
     with exact():
         square = _apply(guide, operator).square_()
-        factors = square / (square + variance)
+        factors = square / (square + _by_row(image, variance))
         weights = 1.0 / (1.0 + factors.square().sum(0))
         removed = _apply(image, operator).mul_(1.0 - factors)
         return _weighted_removal(image, removed, weights, operator)
+
+
+def _by_row(image: Tensor, numbers: ArrayLike) -> Tensor:
+    return on_device(np.reshape(numbers, (-1, 1, 1)), str(image.device))
 
 
 def _filters(image: Tensor, operator: AnalysisOperator) -> Tensor:

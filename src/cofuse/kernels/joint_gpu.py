@@ -26,6 +26,7 @@ from cofuse.joint import (
     REWEIGH_BEFORE,
     JointModel,
 )
+from cofuse.joint_noise import ModelNoise
 from cofuse.kernels.gpu_frames import Conversion, Transfer
 from cofuse.kernels.joint_gpu_layers import exact, on_device
 from cofuse.kernels.joint_gpu_memory import free_memory, pieces, tile_side
@@ -40,7 +41,7 @@ from cofuse.kernels.joint_gpu_stages import DeviceMixture, DeviceStage, stage_re
 from cofuse.kernels.joint_gpu_weigher import DeviceWeigher
 from cofuse.kernels.joint_reach import Reach
 
-__all__ = ["DeviceFusion", "DeviceTile", "FrameNoise"]
+__all__ = ["DeviceFusion", "DeviceTile"]
 
 Pixels = NDArray[Any]
 Span = tuple[int, int]
@@ -52,25 +53,6 @@ PartReader = Callable[[slice, slice], Pixels]
 _LEAST_SIDE = 64
 #: Share of the free memory that the frames themselves may have.
 _FRAMES_SHARE = 0.2
-
-
-@dataclass(frozen=True)
-class FrameNoise:
-    """Noise as the model takes it, all relative to the stack's.
-
-    Attributes
-    ----------
-    units
-        The stack's noise in every plane, by the scale of planes the model knows.
-    relative
-        Every frame's noise by the stack's.
-    log_units
-        Logarithms of the units by 20 grey levels.
-    """
-
-    units: tuple[float, ...]
-    relative: tuple[float, ...]
-    log_units: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -113,7 +95,7 @@ class DeviceFusion:
         model: JointModel,
         readers: Sequence[PartReader],
         shape: tuple[int, int],
-        noise: FrameNoise,
+        noise: ModelNoise,
         conversion: Conversion,
         *,
         restore: bool,
@@ -128,7 +110,9 @@ class DeviceFusion:
         self.weigher = DeviceWeigher(arrays, noise.units[0], noise.relative, device)
         self.guide = on_device(arrays["guide"], device)
         self.agreement = Agreement(model.part("agreement"), AGREEMENT_SCALES, device)
-        stages = [model.part(f"stages.{i}") for i in range(model.stages if restore else 0)]
+        stages = [
+            noise.widened(model.part(f"stages.{i}")) for i in range(model.stages if restore else 0)
+        ]
         self.stages = [DeviceStage(stage, noise.log_units, device) for stage in stages]
         self.weigh_again = weigh_all and len(readers) > 1 and len(stages) > REWEIGH_BEFORE
         self.relative = on_device(noise.relative, device)

@@ -64,7 +64,8 @@ class DeviceStage:
     Parameters
     ----------
     arrays
-        The stage's arrays, by their names in the model less the prefix.
+        The stage's arrays, by their names in the model less the prefix; widths of penalties may
+        be given plane by plane.
     log_units
         Logarithm of every plane's unit of noise by 20 grey levels.
     device
@@ -137,14 +138,14 @@ class _Bank:
         taps[:, : self.side, : self.side] = free[:, 0]
         there = halves(taps.reshape(len(free), -1).T, device)
         self.packed = there, there.mT.contiguous()
-        terms = np.stack([_terms(arrays, unit) for unit in log_units])
+        numbers = [_strengths(arrays, unit, plane) for plane, unit in enumerate(log_units)]
+        terms = np.stack([_terms(*both) for both in numbers])
         self.terms = on_device(terms, device)
         filled = np.zeros((*terms.shape[:2], there.shape[2]), np.float32)
         filled[..., : len(free)] = terms
         self.packed_terms = on_device(filled, device)
         # Where both sums of a quotient are infinite the slope has long been nothing. And a slope
         # a u / (1 + b u²) is at most a / 2√b: what is bent stays within the range of halves.
-        numbers = [_strengths(arrays, unit) for unit in log_units]
         widest = max(1.0, *(float(inverse.max()) for _, inverse in numbers))
         most = max(float((np.abs(a) / (2 * b**0.5)).sum(0).max()) for a, b in numbers)
         self.limits = _MOST_SQUARE / widest, 2.0 * _MOST_FUSED / max(most, 1e-3)
@@ -193,12 +194,11 @@ class _Bank:
         out.sub_(F.conv2d(bent, back)[:, 0])
 
 
-def _terms(arrays: Mapping[str, Floats], log_unit: float) -> Floats:
+def _terms(strength: Floats, inverse: Floats) -> Floats:
     """Coefficients of the penalty's slope, two pairs of terms each on one denominator.
 
     a/(1 + b s) + c/(1 + d s) = (a + c + (a d + c b) s) / (1 + (b + d) s + b d s²)
     """
-    strength, inverse = _strengths(arrays, log_unit)
     count, h = strength.shape
     if count > _MOST_TERMS:
         raise ValueError(f"the stage kernel takes {_MOST_TERMS} terms of a penalty, not {count}")
@@ -211,8 +211,10 @@ def _terms(arrays: Mapping[str, Floats], log_unit: float) -> Floats:
     return np.stack([*pairs[0], *pairs[1]]).astype(np.float32)
 
 
-def _strengths(arrays: Mapping[str, Floats], log_unit: float) -> tuple[Floats, Floats]:
+def _strengths(arrays: Mapping[str, Floats], log_unit: float, plane: int) -> tuple[Floats, Floats]:
     """Strengths and inverse squared widths (terms, filters) of a penalty."""
     strength = arrays["strength"] * np.exp(arrays["strength_noise"] * log_unit)
-    inverse = np.exp(-2.0 * (arrays["width"] + arrays["width_noise"] * log_unit))
+    width = arrays["width"]
+    width = width[plane] if width.ndim == 3 else width
+    inverse = np.exp(-2.0 * (width + arrays["width_noise"] * log_unit))
     return strength, inverse

@@ -63,7 +63,7 @@ def stage(
 
     ``log_units`` are the logarithms of the planes' units by 20 levels; ``guide`` are the weigher's
     channels for this stage, four planes of half size for each of its three guides. All planes
-    share what depends on noise left and guide.
+    share what depends on noise left and guide. Widths of penalties may be given plane by plane.
     """
     logs, small_logs = _logs(mixture, guide, arrays)
     fidelity = np.exp(logs[2])
@@ -73,14 +73,17 @@ def stage(
     ]
     f = arrays["fidelity"]
     result = np.empty_like(pictures)
-    for x, mixed, log_unit, out in zip(pictures, mixture.pictures, log_units, result, strict=True):
+    for plane, (x, mixed, log_unit) in enumerate(
+        zip(pictures, mixture.pictures, log_units, strict=True)
+    ):
+        out = result[plane]
         np.subtract(mixed, x, out=out)
         out *= fidelity
         out *= np.exp(f[0] + f[1] * np.float32(log_unit))
         out += x
-        banks[0].pull(x, log_unit, out)
+        banks[0].pull(x, log_unit, plane, out)
         small = np.zeros_like(small_logs[0])
-        banks[1].pull(_halved(x), log_unit, small)
+        banks[1].pull(_halved(x), log_unit, plane, small)
         enlarged(small, out)
     return result
 
@@ -96,10 +99,10 @@ class _Bank:
             np.exp(_mirrored(plane, self.side // 2)) for plane in (tall, narrow)
         )
 
-    def pull(self, x: Floats, log_unit: float, out: Floats) -> None:
+    def pull(self, x: Floats, log_unit: float, plane: int, out: Floats) -> None:
         """Take Ωᵀφ(Ωx) off ``out``, borders mirrored."""
         taps, back, border = self.taps, self.back, 2 * (self.side // 2)
-        terms = _terms(self.arrays, log_unit)
+        terms = _terms(self.arrays, log_unit, plane)
         columns = taps.shape[2] * joint_stage_loops.TAPS - self.side
         padded = _mirrored(x, border, columns)
 
@@ -155,13 +158,15 @@ def _pack(filters: NDArray[np.float32]) -> tuple[Floats, Floats]:
     return np.ascontiguousarray(taps), np.ascontiguousarray(back)
 
 
-def _terms(arrays: Arrays, log_unit: float) -> Floats:
+def _terms(arrays: Arrays, log_unit: float, plane: int = 0) -> Floats:
     """Coefficients of the penalty's slope, two pairs of terms each on one denominator.
 
     a/(1 + b s) + c/(1 + d s) = (a + c + (a d + c b) s) / (1 + (b + d) s + b d s²)
     """
     strength = arrays["strength"] * np.exp(arrays["strength_noise"] * log_unit)
-    inverse = np.exp(-2.0 * (arrays["width"] + arrays["width_noise"] * log_unit))
+    width = arrays["width"]
+    width = width[plane] if width.ndim == 3 else width
+    inverse = np.exp(-2.0 * (width + arrays["width_noise"] * log_unit))
     count, h = strength.shape
     if count > _MOST_TERMS:
         raise ValueError(f"the stage kernel takes {_MOST_TERMS} terms of a penalty, not {count}")

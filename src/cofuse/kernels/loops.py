@@ -243,7 +243,7 @@ def hard_band(image, taps, count, threshold, start, stop, out):  # type: ignore[
         for j in range(count):
             line = u[j, MARGIN : MARGIN + width]
             for x in range(width):
-                if abs(line[x]) > threshold:
+                if abs(line[x]) > threshold[j]:
                     weight[x] += np.float32(1)
                     line[x] = np.float32(0)
         _spread_weighted(u, weight, count, taps, y - start, out)
@@ -264,7 +264,7 @@ def wiener_band(image, guide, taps, count, variance, start, stop, out):  # type:
             line = u[j, MARGIN : MARGIN + width]
             model = v[j, MARGIN : MARGIN + width]
             for x in range(width):
-                removed = variance / (model[x] * model[x] + variance)
+                removed = variance[j] / (model[x] * model[x] + variance[j])
                 weight[x] += (np.float32(1) - removed) ** 2
                 line[x] *= removed
         _spread_weighted(u, weight, count, taps, y - start, out)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from cofuse.operators import AnalysisOperator
 from cofuse.patches import add_patches, patch_positions
@@ -59,29 +59,30 @@ def pairing(dual: Array, image: Array, operator: AnalysisOperator) -> tuple[floa
     return float(np.abs(coefficients).sum()), float((coefficients * dual).sum())
 
 
-def hard_shrinkage(image: Array, operator: AnalysisOperator, *, threshold: float) -> Array:
-    r"""Drop every patch's coefficients up to ``threshold`` and average the patches.
+def hard_shrinkage(image: Array, operator: AnalysisOperator, *, threshold: ArrayLike) -> Array:
+    r"""Drop every patch's coefficients up to ``threshold``, one or a row's, and average.
 
     Ω must have orthonormal rows that span the mean-free patches: then ``y − Ωᵀ(Ωy)_small`` is the
     exact minimiser of ``½‖x − y‖² + (t²/2)‖Ωx‖₀``. Patches are weighted by 1 / (1 + non-zeros),
     for the sparser an estimate is, the less noise it kept.
     """
     u = operator.apply_image(image)
-    small = np.abs(u) <= threshold
+    small = np.abs(u) <= np.reshape(threshold, (-1, 1, 1))
     weights = 1.0 / (1.0 + np.count_nonzero(~small, axis=0))
     return _weighted_removal(image, np.where(small, u, 0.0), weights, operator)
 
 
 def wiener_shrinkage(
-    image: Array, guide: Array, operator: AnalysisOperator, *, variance: float
+    image: Array, guide: Array, operator: AnalysisOperator, *, variance: ArrayLike
 ) -> Array:
     r"""Scale every coefficient by v² / (v² + variance), v that of ``guide``, and average.
 
-    The second step after `hard_shrinkage`, whose result is the guide. Patches are weighted by
+    The second step after `hard_shrinkage`, whose result is the guide; there is one variance, or one
+    for every row. Patches are weighted by
     1 / (1 + Σ factors²), the noise they keep.
     """
     u, v = operator.apply_image(image), operator.apply_image(guide)
-    factors = v * v / (v * v + variance)
+    factors = v * v / (v * v + np.reshape(variance, (-1, 1, 1)))
     weights = 1.0 / (1.0 + (factors * factors).sum(axis=0))
     return _weighted_removal(image, u * (1.0 - factors), weights, operator)
 

@@ -26,6 +26,7 @@ from cofuse.methods.distinct import distinct_frames
 from cofuse.methods.joint_device import weigh_on_device
 from cofuse.methods.run import Levels, Run
 from cofuse.noise import NoiseLaw
+from cofuse.noise.spectrum import levels_of_smaller
 from cofuse.selection import (
     Choice,
     compose,
@@ -66,7 +67,7 @@ class JointRun(Run):
         stack = self.stack
         model = load_model(self.settings.model)
         noise = self.find_noise(given)
-        levels = noise.by_frame
+        levels = noise.levels
         # Towards no noise at all the picture tends to the copied one: the model knows no noise
         # below one grey level.
         strength = denoise * min(1.0, noise.overall**2)
@@ -198,7 +199,13 @@ class JointRun(Run):
                 self.preview(rows, columns, self.pixels_of(part.index, (rows, columns), scale))
 
         choice = self.weigh(
-            model, readers, levels[:, :1] / scale, show, first=readers, scale=scale, restore=False
+            model,
+            readers,
+            levels_of_smaller(levels[:, :1], scale),
+            show,
+            first=readers,
+            scale=scale,
+            restore=False,
         )
         with self.stage("composition"):
             choice = self.clean_up(choice)

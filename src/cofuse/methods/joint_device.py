@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from cofuse.images import Pixels, to_opponent
 from cofuse.joint import JointModel
 from cofuse.joint_fusion import JointResult
-from cofuse.joint_tiles import COMMON_NOISE, LEAST_NOISE
+from cofuse.joint_noise import ModelNoise
 from cofuse.noise import NoiseLaw
 from cofuse.noise.brightness import NoiseModel
 from cofuse.progress import Progress
@@ -87,24 +86,16 @@ def device_fusion(
     weigh_all: bool,
     device: str,
 ) -> DeviceFusion:
-    """Prepare a stack's fusion on a device; ``levels`` is the noise of every frame's planes."""
+    """Prepare a stack's fusion on a device; ``levels`` as `ModelNoise.of` takes them."""
     from cofuse.kernels.gpu_frames import Conversion
-    from cofuse.kernels.joint_gpu import DeviceFusion, FrameNoise
+    from cofuse.kernels.joint_gpu import DeviceFusion
 
-    # White is √3·255 in the luminance plane of colours; the model knows noise by grey levels.
-    scale = np.array([math.sqrt(3.0), 1.0, 1.0] if levels.shape[1] == 3 else [1.0])
-    floor = np.maximum(levels / scale, LEAST_NOISE)
-    units = np.sqrt((floor**2).mean(axis=0))
-    frame_noise = FrameNoise(
-        tuple(units.tolist()),
-        tuple((floor[:, 0] / units[0]).tolist()),
-        tuple(np.log(units / COMMON_NOISE).tolist()),
-    )
+    model_noise = ModelNoise.of(levels)
     opponent = to_opponent(np.eye(3, dtype=np.float32)[None])[0].T
     conversion = Conversion(
         stack.white,
         stack.dtype,
-        tuple((1.0 / (scale * units)).tolist()),
+        tuple((1.0 / (model_noise.scale * model_noise.units)).tolist()),
         opponent.tolist(),
         bend=noise._bend,
         reach=noise._reach,
@@ -115,7 +106,7 @@ def device_fusion(
         model,
         [stack.part_reader(number) for number in range(len(stack))],
         (stack.height, stack.width),
-        frame_noise,
+        model_noise,
         conversion,
         restore=restore,
         weigh_all=weigh_all,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cofuse.images import Fusion, Pixels, luminance_noise
+from cofuse.images import Fusion, Pixels
 from cofuse.methods.run import Levels, Run
 from cofuse.noise import NoiseLaw
+from cofuse.noise.spectrum import luminance_levels, noise_seen
 from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.patches import patch_positions
 from cofuse.reconstruction import check_orthonormal, shrink, shrink_twice
@@ -25,15 +27,20 @@ class ShrinkageRun(Run):
 
     def fuse(self, noise: NoiseLaw | None, denoise: float) -> Fusion:
         """Fuse; ``denoise`` blends the composed picture with the restored one."""
-        self.find_noise(noise)
-        image, choice = self.choose_and_restore(denoise)
+        law = self.find_noise(noise)
+        image, choice = self.choose_and_restore(law.levels * law.at_mid_grey, denoise)
         return self.result(image, choice, estimated=noise is None)
 
-    def choose_and_restore(self, denoise: float) -> tuple[Pixels, Choice]:
-        """Choose pixels, compose, and where there is noise restore the composed picture."""
+    def choose_and_restore(
+        self, levels: NDArray[np.float64], denoise: float
+    ) -> tuple[Pixels, Choice]:
+        """Choose pixels, compose, and where there is noise restore the composed picture.
+
+        ``levels`` are those of a `NoiseLaw`: every coefficient is held against the noise in it.
+        """
         stack, settings, operator = self.stack, self.settings, self.operator
         assert operator is not None, "fusion looks the operator up"
-        restoring = load_operator(settings.restoring_operator) if self.sigma > 0 else None
+        restoring = load_operator(settings.restoring_operator) if levels.any() else None
         if restoring:
             patch_positions(stack.shape, restoring.patch_size, 1)
             check_orthonormal(restoring)
@@ -41,7 +48,8 @@ class ShrinkageRun(Run):
         def activity(index: int) -> Levels:
             picture = stack.luminance(index)
             if restoring:
-                picture = shrink(picture, restoring, sigma=luminance_noise(stack, self.sigma))
+                noise = noise_seen(restoring.filters, luminance_levels(levels[index]))
+                picture = shrink(picture, restoring, sigma=noise)
             return window_activity(picture, operator, window=settings.window)
 
         with self.stage("choice"):
@@ -52,9 +60,12 @@ class ShrinkageRun(Run):
             frames = self.each_frame("composition", stack.__getitem__)
             image = compose(stack, frames, choice.index, seam=settings.seam)
         if restoring and denoise > 0:
+            typical = np.sqrt((levels**2).mean(axis=0))
+            by_plane = dict(zip(self.plane_names(), typical, strict=True))
 
-            def restore(plane: Levels, _: str) -> Levels:
-                restored = shrink_twice(plane, restoring, sigma=self.sigma)
+            def restore(plane: Levels, name: str) -> Levels:
+                noise = noise_seen(restoring.filters, by_plane[name])
+                restored = shrink_twice(plane, restoring, sigma=noise)
                 return (
                     restored if denoise == 1 else plane + np.float32(denoise) * (restored - plane)
                 )
