@@ -28,9 +28,6 @@ _SIDE = _BLOCK << (BANDS - 1)
 #: Pixels from block to block in every band: none is a multiple of eight in the finest, so that all
 #: places in the grid of a JPEG occur.
 _STEPS = (7, 5, 4, 4, 8)
-#: Part of a block's pixels that may be clipped.
-_CLIPPED = 0.02
-
 _NUMBERS = np.arange(_BLOCK)
 _COSINES = np.sqrt(2.0 / _BLOCK) * np.cos(
     np.pi * (2 * _NUMBERS + 1) * _NUMBERS[:, None] / (2 * _BLOCK)
@@ -62,13 +59,13 @@ class Blocks:
         Coefficients in grey levels, shape (blocks, planes, `COEFFICIENTS`).
     brightness
         Mean grey level of the channels.
-    usable
-        Whether a block is neither clipped nor quite constant.
+    clipped
+        Part of a block's pixels that are black or white; all of those of a block that is constant.
     """
 
     values: Levels
     brightness: Levels
-    usable: NDArray[np.bool_]
+    clipped: Levels
 
 
 def window_places(shape: tuple[int, ...], most: int) -> list[tuple[slice, slice]]:
@@ -118,8 +115,8 @@ def cut_blocks(stack: Stack, windows: Pixels) -> list[Blocks]:
         all_values = all_values.reshape(len(values), planes.shape[-1], -1)
         kept = np.ascontiguousarray(all_values[:, :, _ORDER])
         brightness = all_values[:, 0, 0] * np.float32(scale / 2.0**band)
-        usable = (share <= _CLIPPED) & (np.ptp(values[:, 0], axis=(1, 2)) > 0)
-        bands.append(Blocks(kept, brightness, usable))
+        constant = values[:, 0].max(axis=(1, 2)) == values[:, 0].min(axis=(1, 2))
+        bands.append(Blocks(kept, brightness, np.where(constant, np.float32(1.0), share)))
     return bands
 
 

@@ -108,7 +108,7 @@ def _by_brightness(finest: Candidates, sample: Sample) -> Array:
     alone = frames.by_brightness(_BRIGHTNESS_STEP)
     reach = _MARGIN * np.sqrt(rows[:, 1]) * np.median(sample.rough)
     rows = rows[(rows[:, 1] > 0) & (rows[:, 0] > reach) & (rows[:, 0] < 255.0 - reach)]
-    if len(rows):
+    if len(rows) and len(alone):
         detail = np.interp(rows[:, 0], alone[:, 0], np.minimum(alone[:, 3], _MOST_DETAIL))
         rows[:, 2] = np.hypot(rows[:, 2], np.log(detail) ** _DOUBT)
     return rows[:, :3]

@@ -27,6 +27,9 @@ Curve = Callable[[Levels], NDArray[np.float64]]
 _WINDOWS, _FEWEST_WINDOWS, _MOST_WINDOWS = 800, 40, 160
 #: Blocks that suffice: the mean of as many is known to 6 %.
 _FEWEST = 24
+#: Part of a block's pixels that may be clipped, unless hardly any block has fewer: black and white
+#: cut noise off.
+_CLIPPED = 0.02
 #: By how much more of them may exceed the first for all to count as noise alone.
 _TOLERANCE = 0.05
 #: Relative spread of a block's mean energy, and its median against its mean: a χ² of as many
@@ -109,9 +112,9 @@ class Candidates:
     @classmethod
     def of(cls, frames: Sequence[Blocks], levels: Sequence[float]) -> Candidates:
         """Combine the blocks of frames whose noise has these levels."""
-        usable = np.logical_and.reduce([blocks.usable for blocks in frames])
-        if usable.sum() < _FEWEST:
-            usable = np.ones_like(usable)
+        clipped = np.max([blocks.clipped for blocks in frames], axis=0)
+        fewest = min(_FEWEST, len(clipped)) - 1
+        usable = clipped <= max(_CLIPPED, float(np.partition(clipped, fewest)[fewest]))
         energies = residues(
             [
                 blocks.values[usable] / np.float32(level)
