@@ -90,7 +90,7 @@ def cut_blocks(stack: Stack, windows: Pixels) -> list[Blocks]:
     """Split windows into blocks, band by band; bands whose blocks do not fit are left out."""
     levels = stack.to_levels(windows)
     # Scaling a native white to 255 leaves it a rounding away.
-    clipped = (levels <= 1e-3) | (levels >= 255.0 * stack.ceiling / stack.white - 1e-3)
+    clipped = (levels <= 1e-3) | (levels >= 255.0 - 1e-3)
     if stack.is_colour:
         clipped = np.asarray(clipped.any(axis=-1))
     planes = to_opponent(levels) if stack.is_colour else levels[..., None]
