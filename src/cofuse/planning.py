@@ -24,7 +24,7 @@ _COMFORTABLE = 1_200_000_000
 _PROGRAM = 220_000_000
 #: What every stage takes in bands, blocks, patches and leftovers, whatever the picture's size.
 _SPARE = 60_000_000
-_NOISE_BYTES = 220_000_000
+_NOISE_BYTES = 360_000_000
 #: Most bytes of the weigher's features that are kept.
 _KEPT_FEATURES = 72 << 20
 
@@ -166,7 +166,6 @@ def _joint(work: Work, plan: Plan, frame: int) -> list[int]:
     pixels, planes = height * width, _channels(work)
     maps = pixels * ((1 if work.frames <= 256 else 2) + 4)
     pictures = frame if plan.keep_pictures else 0
-    patches = max(_PATCHES, work.frames * _PATCHES_A_FRAME) * _PATCH * planes
     one = 0 if work.in_memory or plan.keep_frames else frame
     tiles = []
     for restore in (False, True) if work.restores else (False,):
@@ -179,7 +178,7 @@ def _joint(work: Work, plan: Plan, frame: int) -> list[int]:
         result = frame if restore else pictures
         tiles.append(maps + result + working + work.frames * of_frames)
     return [
-        one + _NOISE_BYTES + patches * np.dtype(work.dtype).itemsize,
+        one + _NOISE_BYTES,
         *tiles,
         maps + pictures + _CLEAN_UP_BYTES * pixels,
         maps + pictures + frame + one,

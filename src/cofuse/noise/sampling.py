@@ -24,7 +24,7 @@ Levels = NDArray[np.float32]
 Curve = Callable[[Levels], NDArray[np.float64]]
 
 #: Windows of all frames together, and of one frame at least and at most.
-_WINDOWS, _FEWEST_WINDOWS, _MOST_WINDOWS = 800, 40, 160
+_WINDOWS, _FEWEST_WINDOWS, _MOST_WINDOWS = 640, 32, 72
 #: Blocks that suffice: the mean of as many is known to 6 %.
 _FEWEST = 24
 #: Part of a block's pixels that may be clipped, unless hardly any block has fewer: black and white
