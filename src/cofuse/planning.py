@@ -28,9 +28,6 @@ _NOISE_BYTES = 360_000_000
 #: Most bytes of the weigher's features that are kept.
 _KEPT_FEATURES = 72 << 20
 
-#: Patches that noise is measured on: of a frame at least, and of all frames together.
-_PATCHES_A_FRAME, _PATCHES, _PATCH = 6_000, 240_000, 49
-
 #: Bytes a pixel beside frames and result: of a choice under clean-up, and of the other methods.
 _CLEAN_UP_BYTES = 8
 _SHRINKAGE_BYTES, _SHRINKAGE_BYTES_A_CHANNEL = 40, 20
