@@ -141,7 +141,7 @@ def test_the_table_tells_growth_with_brightness_and_blocks(place, capsys, found)
     assert f"sigma {sigma:.2f} of 255 at mid-grey, growing with brightness, JPEG blocks\n" in out
     assert "\ngrey level         sigma  model\n        40   5.50 ± 0.55   5.39\n" in out
     assert "\n       200  10.40 ± 0.52  10.44\n" in out
-    assert out.endswith("\nJPEG blocks: yes, 25 % more across their edges\n")
+    assert out.endswith("\nJPEG blocks: yes, 25 % of the finest detail rounded away\n")
 
 
 def test_clean_frames_are_called_so(place, capsys, found):

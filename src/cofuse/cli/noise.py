@@ -98,7 +98,9 @@ def _lines(law: NoiseLaw, stack: Stack) -> list[str]:
     words += ["too little to be removed"] * law.is_clean
     lines = [", ".join([*words, *law.character]), "", *_by_band(law)]
     lines += _by_frame(law, stack) + _by_brightness(law)
-    blocks = f"yes, {100 * law.blocks:.0f} % more across their edges" if law.blocks else "no"
+    blocks = (
+        f"yes, {100 * law.blocks:.0f} % of the finest detail rounded away" if law.blocks else "no"
+    )
     return [*lines, "", f"JPEG blocks: {blocks}"]
 
 
