@@ -16,9 +16,13 @@ import cofuse
 from cofuse.errors import CofuseError
 from cofuse.fusion import PRESETS, FusionSettings, fuse
 from cofuse.images import Stack, to_opponent
+from cofuse.methods.shrinkage import ShrinkageRun
 from cofuse.metrics import psnr
+from cofuse.noise.law import BANDS
 from cofuse.operators import load_operator
+from cofuse.progress import silent
 from cofuse.simulation import Simulation, sample_picture, simulate_stack
+from tests.test_noise_spectrum import measured_levels
 
 DTYPES = ("uint8", "uint16", "float32", "float64")
 AUTO, FAST, PAPER = (PRESETS[name] for name in ("auto", "fast", "paper"))
@@ -671,3 +675,31 @@ def test_restoring_operator_larger_than_the_picture_is_refused():
 def test_restoring_operator_must_be_orthonormal():
     with pytest.raises(CofuseError, match="orthonormal"):
         fuse([GREY, GREY], sigma=5, preset=replace(FAST, restoring_operator="full-7"))
+
+
+def test_fast_removes_noise_told_by_frames_planes_and_bands() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.full((128, 128, 3), 120.0)
+    texture = 25 * rng.choice([-1.0, 1.0], (128, 128, 1))  # most of it where there is little noise
+    truth += texture - cv2.blur(texture, (3, 3))[..., None]
+    soft = cv2.GaussianBlur(truth, (0, 0), 3)
+    left = (np.arange(128) < 64)[:, None]
+    frames, levels = [], []
+    for sharp, sigma in ((left, 8.0), (~left, 16.0)):
+        noise = cv2.GaussianBlur(rng.standard_normal(truth.shape), (0, 0), 0.7)
+        noise *= sigma / noise.std()
+        frames.append((np.where(sharp, truth, soft) + noise).astype(np.float32) / 255)
+        planes = to_opponent(noise.astype(np.float32))
+        levels.append([measured_levels(planes[..., i]) for i in range(3)])
+
+    def error(noise: np.ndarray) -> float:
+        run = ShrinkageRun(Stack.from_arrays(frames), FAST, silent, operator=load_operator("dct-7"))
+        image, _ = run.choose_and_restore(noise, 1.0)
+        return float(np.square(255 * image - truth).mean())
+
+    by_bands = error(np.array(levels))
+    # Whether planes' bands or frames have one number, and whichever it is.
+    for factor in (0.7, 1.0, 1.4, 2.0):
+        of_frames = factor * np.array([8.0, 16.0])[:, None, None] * np.ones((2, 3, BANDS))
+        assert by_bands < 0.9 * error(of_frames)
+        assert by_bands < 0.9 * error(np.full((2, 3, BANDS), factor * 12.6))
