@@ -34,7 +34,6 @@ __all__ = [
     "Stack",
     "from_opponent",
     "luminance",
-    "luminance_noise",
     "luminance_weights",
     "to_opponent",
 ]
@@ -343,11 +342,6 @@ def luminance_weights(stack: Stack) -> list[float]:
     """By what to weigh native values so that their sum is luminance in grey levels."""
     unit = 255.0 / stack.white
     return [unit * weight for weight in LUMINANCE_WEIGHTS] if stack.is_colour else [unit]
-
-
-def luminance_noise(stack: Stack, sigma: float) -> float:
-    """Noise level of the luminance when that of every channel is ``sigma``."""
-    return sigma * float(np.linalg.norm(LUMINANCE_WEIGHTS)) if stack.is_colour else sigma
 
 
 def to_opponent(levels: Levels) -> Levels:
