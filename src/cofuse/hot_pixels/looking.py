@@ -139,10 +139,39 @@ def _texture(size: Pixels) -> NDArray[Any]:
     """Sum of the native differences around every value, less of those beside, in a deeper type."""
     deep = _DEEP[size.dtype]
     wide, near = (
-        cv2.boxFilter(size, deep, (side, side), normalize=False, borderType=cv2.BORDER_REFLECT)
+        cv2.boxFilter(size, deep, (side, side), normalize=False, borderType=cv2.BORDER_CONSTANT)
         for side in (9, 3)
     )
-    return cv2.subtract(wide, near).reshape(size.shape)
+    return _filled_up(cv2.subtract(wide, near).reshape(size.shape))
+
+
+def _filled_up(texture: NDArray[Any]) -> NDArray[Any]:
+    """Scale sums at the rim, where fewer pixels lie around, to the 72 of all others, in place.
+
+    A picture that is mirrored there would show a stuck pixel beside itself.
+    """
+    height, width = texture.shape[:2]
+    counts = []
+    for length in (height, width):
+        place = np.arange(length)
+        counts.append(
+            [
+                np.minimum(place + reach, length - 1) - np.maximum(place - reach, 0) + 1
+                for reach in (4, 1)
+            ]
+        )
+    (tall, low), (long, short) = counts
+    upper, lower = slice(0, min(4, height)), slice(max(height - 4, 4), height)
+    between = slice(upper.stop, lower.start)
+    left, right = slice(0, min(4, width)), slice(max(width - 4, 4), width)
+    whole = slice(0, width)
+    rims = ((upper, whole), (lower, whole), (between, left), (between, right))
+    for rows, columns in rims:
+        around = np.outer(tall[rows], long[columns]) - np.outer(low[rows], short[columns])
+        scale = 72.0 / np.maximum(around, 1)
+        part = texture[rows, columns] * scale[..., None]
+        texture[rows, columns] = np.rint(part) if texture.dtype.kind != "f" else part
+    return texture
 
 
 def stand_out(
@@ -174,12 +203,12 @@ def _excess(stack: Stack, planes: Pixels) -> Levels:
 
 def _strength(excess: Levels, noise: Levels) -> Levels:
     """Excess in standard deviations of the noise, or of the texture if that is stronger."""
-    border = cv2.BORDER_REFLECT
+    border = cv2.BORDER_CONSTANT
     size = np.abs(excess)
     wide = cv2.boxFilter(size, -1, (9, 9), normalize=False, borderType=border)
     near = cv2.boxFilter(size, -1, (3, 3), normalize=False, borderType=border)
     # Of the pixels around, but not those beside, which belong to it.
-    texture = (wide - near).reshape(size.shape)
+    texture = _filled_up((wide - near).reshape(size.shape))
     texture *= np.float32(_TEXTURE / 72.0)
     size /= np.maximum(texture, noise, out=texture)
     return size
