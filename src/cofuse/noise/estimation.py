@@ -30,13 +30,12 @@ Array = NDArray[np.float64]
 _BRIGHTNESS_STEP, _BRIGHTNESS_ERROR = 16.0, 0.3
 #: Standard deviations from black and white within which the noise is cut off.
 _MARGIN = 3.0
-#: Part of the blocks that is taken in any case, and in the finest bands of chrominances, or in all
-#: after a JPEG: where it is weak it is rounded away in some blocks and not in others.
-_FIRST, _FIRST_OF_CHROMA = 0.01, 0.2
+#: Part of the blocks that is taken in any case, and where noise may be rounded away in some.
+_FIRST, _FIRST_ROUNDED = 0.01, 0.2
 #: From octave to octave the logarithm of the level changes by this part of its last change, as it
 #: does in noise that was blurred, demosaiced or resampled; the change is known to a part of it,
-#: and to this in any case.
-_FADING, _FADING_ERROR, _LEAST_ERROR = 0.43, 0.3, 0.05
+#: and to this in any case. After a JPEG the first change is too large, by what is rounded away.
+_FADING, _FADING_ROUNDED, _FADING_ERROR, _LEAST_ERROR = 0.43, 0.3, 0.3, 0.05
 #: From the finest octave to the next it is this times the change within the finest, which is
 #: known to a part of it.
 _WITHIN, _WITHIN_ERROR = 0.95, 0.2
@@ -143,20 +142,26 @@ def _profile(
     # them away, all but what is coarse: then luminance tells what that may be like.
     for plane in range(planes) if jpeg else reversed(range(planes)):
         floors = [
-            band.floor(plane, curve, _FIRST_OF_CHROMA if plane and (jpeg or number < 2) else _FIRST)
-            for number, band in enumerate(bands)
+            band.floor(plane, curve, _FIRST_ROUNDED if rounded else _FIRST)
+            for band, rounded in zip(bands, _may_be_rounded(plane > 0, jpeg), strict=False)
         ]
         slopes = coarse = None
         if jpeg and plane:
             coarse = logs[0]
         elif planes > 1 and plane == 0 and not jpeg:
             slopes = np.diff(logs[1:].mean(axis=0), prepend=0.0)
-        logs[plane], errors[plane] = _smooth(floors, slopes, coarse)
+        logs[plane], errors[plane] = _smooth(floors, slopes, coarse, jpeg=jpeg)
     return np.exp(logs), errors
 
 
+def _may_be_rounded(chrominance: bool, jpeg: bool) -> list[bool]:
+    """Tell the bands in which noise may be rounded away in some blocks and not in others."""
+    fine = 1 if jpeg and not chrominance else 2 if chrominance and not jpeg else 0
+    return [(chrominance and jpeg) or band < fine for band in range(BANDS)]
+
+
 def _smooth(
-    floors: Sequence[Floor], slopes: Array | None, coarse: Array | None
+    floors: Sequence[Floor], slopes: Array | None, coarse: Array | None, *, jpeg: bool
 ) -> tuple[Array, Array]:
     """Weigh what was measured in every band against what is to be expected.
 
@@ -169,6 +174,8 @@ def _smooth(
     coarse
         Levels of another plane, of which the coarse ones say something; this one is then a
         chrominance that a JPEG has thinned out.
+    jpeg
+        Whether the finest band has lost by rounding.
 
     Returns
     -------
@@ -179,6 +186,8 @@ def _smooth(
     """
     logs, errors = np.zeros(BANDS), np.zeros(BANDS)
     patchy = coarse is not None
+    change_within = floors[0].slope if jpeg else _change_within(floors[0])
+    fading = _FADING_ROUNDED if jpeg else _FADING
     doubt = 0.0
     for band in range(BANDS):
         guesses: list[tuple[float, float]] = []
@@ -186,7 +195,7 @@ def _smooth(
             floor = floors[band]
             # There is ever more detail towards coarse bands, though few blocks may hide it.
             doubt = max(doubt, _doubt(floor)) if band else 0.0
-            change = floor.slope if patchy or band else _change_within(floor)
+            change = floor.slope if band else change_within
             # Of the band's two halves the finer one has the least detail.
             unlike = np.log((1.0 + np.exp(2.0 * change)) / (1.0 + np.exp(2.0 * floor.slope)))
             measured = max(0.5 * (np.log(max(floor.variance, 1e-12)) + unlike), _NOTHING)
@@ -194,14 +203,14 @@ def _smooth(
         if band == 1:
             guesses.append((logs[0] + (_COARSE_PATCHY if patchy else _COARSE), _COARSE_ERROR))
             if not patchy:
-                change = _change_within(floors[0])
-                spread = np.hypot(_LEAST_ERROR, _WITHIN_ERROR * abs(change))
-                guesses.append((logs[0] + _WITHIN * change, np.hypot(spread, _doubt(floors[0]))))
+                spread = np.hypot(_LEAST_ERROR, _WITHIN_ERROR * abs(change_within))
+                expected = logs[0] + _WITHIN * change_within
+                guesses.append((expected, np.hypot(spread, _doubt(floors[0]))))
         elif band > 1:
             change = logs[band - 1] - logs[band - 2]
             spread = np.hypot(_LEAST_ERROR, (1.0 if patchy else _FADING_ERROR) * abs(change))
             guesses.append(
-                (logs[band - 1] + _FADING * change, np.hypot(spread, 0.5 * errors[band - 1]))
+                (logs[band - 1] + fading * change, np.hypot(spread, 0.5 * errors[band - 1]))
             )
             if coarse is not None:
                 guesses.append((coarse[band], _COARSE_ERROR))
