@@ -52,6 +52,8 @@ _LEAST = 1e-3
 _NOTHING = float(np.log(_LEAST))
 #: More detail than this says no more about what is left of it where there is least.
 _MOST_DETAIL, _DOUBT = 50.0, 1.5
+#: Doubt of a band that has hardly any detail.
+_LITTLE_DOUBT = 0.5
 
 
 def estimate_noise(
@@ -142,8 +144,7 @@ def _profile(
     # them away, all but what is coarse: then luminance tells what that may be like.
     for plane in range(planes) if jpeg else reversed(range(planes)):
         floors = [
-            band.floor(plane, curve, _FIRST_ROUNDED if rounded else _FIRST)
-            for band, rounded in zip(bands, _may_be_rounded(plane > 0, jpeg), strict=False)
+            _floor(bands[number], number, plane, curve, jpeg=jpeg) for number in range(len(bands))
         ]
         slopes = coarse = None
         if jpeg and plane:
@@ -154,10 +155,18 @@ def _profile(
     return np.exp(logs), errors
 
 
-def _may_be_rounded(chrominance: bool, jpeg: bool) -> list[bool]:
-    """Tell the bands in which noise may be rounded away in some blocks and not in others."""
-    fine = 1 if jpeg and not chrominance else 2 if chrominance and not jpeg else 0
-    return [(chrominance and jpeg) or band < fine for band in range(BANDS)]
+def _floor(band: Candidates, number: int, plane: int, curve: Curve, *, jpeg: bool) -> Floor:
+    """Measure a band; where noise may be rounded away in some blocks, in more of them.
+
+    That may be in fine chrominance, and after a JPEG in all of it and in the finest luminance; but
+    where luminance has much detail more blocks would have it.
+    """
+    if plane:
+        return band.floor(plane, curve, _FIRST_ROUNDED if jpeg or number < 2 else _FIRST)
+    floor = band.floor(plane, curve, _FIRST)
+    if jpeg and number == 0 and _doubt(floor) < _LITTLE_DOUBT:
+        return band.floor(plane, curve, _FIRST_ROUNDED)
+    return floor
 
 
 def _smooth(
