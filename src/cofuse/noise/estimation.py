@@ -18,7 +18,7 @@ from cofuse.arguments import check_callback
 from cofuse.images import Stack
 from cofuse.noise.brightness import NoiseModel, fit_model
 from cofuse.noise.law import BANDS, SHARES, NoiseLaw
-from cofuse.noise.sampling import Candidates, Curve, Floor, Sample, sample_stack
+from cofuse.noise.sampling import FIRST, Candidates, Curve, Floor, Sample, sample_stack
 from cofuse.progress import ProgressCallback, silent
 
 __all__ = ["estimate_noise", "noise_level"]
@@ -30,8 +30,8 @@ Array = NDArray[np.float64]
 _BRIGHTNESS_STEP, _BRIGHTNESS_ERROR = 16.0, 0.3
 #: Standard deviations from black and white within which the noise is cut off.
 _MARGIN = 3.0
-#: Part of the blocks that is taken in any case, and where noise may be rounded away in some.
-_FIRST, _FIRST_ROUNDED = 0.01, 0.2
+#: Part of the blocks that is taken in any case where noise may be rounded away in some.
+_FIRST_ROUNDED = 0.2
 #: From octave to octave the logarithm of the level changes by this part of its last change, as it
 #: does in noise that was blurred, demosaiced or resampled; the change is known to a part of it,
 #: and to this in any case. After a JPEG the first change is too large, by what is rounded away.
@@ -121,7 +121,7 @@ def _curve(rows: Array, finest: Candidates, sample: Sample) -> Curve:
     Tone curves make noise rise and fall with brightness. Without evidence the noise of a brightness
     is that of all.
     """
-    least = finest.floor(0, np.ones_like, _FIRST).variance
+    least = finest.floor(0, np.ones_like).variance
     if not len(rows) or not least:
         return np.ones_like
     level, variance, error = rows.T
@@ -162,8 +162,8 @@ def _floor(band: Candidates, number: int, plane: int, curve: Curve, *, jpeg: boo
     where luminance has much detail more blocks would have it.
     """
     if plane:
-        return band.floor(plane, curve, _FIRST_ROUNDED if jpeg or number < 2 else _FIRST)
-    floor = band.floor(plane, curve, _FIRST)
+        return band.floor(plane, curve, _FIRST_ROUNDED if jpeg or number < 2 else FIRST)
+    floor = band.floor(plane, curve)
     if jpeg and number == 0 and _doubt(floor) < _LITTLE_DOUBT:
         return band.floor(plane, curve, _FIRST_ROUNDED)
     return floor

@@ -17,7 +17,7 @@ from cofuse.noise.law import BANDS
 from cofuse.noise.residues import GROUP, residues
 from cofuse.progress import Progress, ProgressCallback
 
-__all__ = ["Candidates", "Curve", "Floor", "Sample", "sample_stack"]
+__all__ = ["FIRST", "Candidates", "Curve", "Floor", "Sample", "sample_stack"]
 
 Levels = NDArray[np.float32]
 #: Standard deviation at given grey levels.
@@ -30,6 +30,8 @@ _FEWEST = 24
 #: Part of a block's pixels that may be clipped, unless hardly any block has fewer: black and white
 #: cut noise off.
 _CLIPPED = 0.02
+#: Part of all blocks that is taken in any case, where nothing else is said.
+FIRST = 0.01
 #: By how much more of them may exceed the first for all to count as noise alone.
 _TOLERANCE = 0.05
 #: Relative spread of a block's mean energy, and its median against its mean: a χ² of as many
@@ -63,7 +65,7 @@ class Floor:
     slope: float
 
     @classmethod
-    def of(cls, energies: Sequence[NDArray[Any]], first: float = 0.01) -> Floor:
+    def of(cls, energies: Sequence[NDArray[Any]], first: float = FIRST) -> Floor:
         """Average the values with the least scores, as many as look like noise alone.
 
         ``energies`` are the score, and the values of coarser and finer coefficients, of all blocks;
@@ -133,7 +135,7 @@ class Candidates:
             np.concatenate([part.brightness for part in parts]),
         )
 
-    def floor(self, plane: int, curve: Curve, first: float = 0.01) -> Floor:
+    def floor(self, plane: int, curve: Curve, first: float = FIRST) -> Floor:
         """Find the noise of a plane, in units of a curve's."""
         unit = np.square(curve(self.brightness)).astype(np.float32)
         energies = (e[..., plane] / unit for e in (self.score, self.coarse, self.fine))
