@@ -211,6 +211,31 @@ def test_lock_has_one_holder_and_ends_with_its_process(tmp_path):
         assert holder is not None and who(holder) == "another machine"
 
 
+def test_lock_taken_from_the_dead_by_another_is_left_to_it(tmp_path, monkeypatch):
+    """Between finding the holder dead and taking the lock, another run may have taken it.
+
+    Moved aside even for a moment, its lock could be given up or taken meanwhile.
+    """
+    lock, dead, living = tmp_path / "lock", dead_name(), hidden_name()
+    lock.mkdir()
+    (lock / dead).touch()
+
+    def found_dead_too_late(name):
+        if name == living:
+            return False
+        (lock / dead).unlink()
+        (lock / living).touch()
+        return True
+
+    moved, rename = [], Path.rename
+    monkeypatch.setattr("cofuse.files.owners.is_abandoned", found_dead_too_late)
+    monkeypatch.setattr(Path, "rename", lambda old, new: moved.append(old) or rename(old, new))
+    with locked(lock) as holder:
+        assert holder == living
+    assert moved and lock not in moved
+    assert [entry.name for entry in lock.iterdir()] == [living]
+
+
 def test_lock_is_given_to_one_of_many_at_a_time(tmp_path):
     """Each counts up a number under the lock; none of the counts is lost."""
     script = """
@@ -231,6 +256,11 @@ def test_lock_is_given_to_one_of_many_at_a_time(tmp_path):
     (tmp_path / "lock" / dead_name()).touch()
     command = [sys.executable, "-c", textwrap.dedent(script)]
     children = [subprocess.Popen(command, cwd=tmp_path) for _ in range(4)]
-    assert [child.wait(timeout=300) for child in children] == [0] * 4
+    try:
+        assert [child.wait(timeout=300) for child in children] == [0] * 4
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
     assert (tmp_path / "count").read_text() == "80"
     assert set(contents(tmp_path)) == {"count"}

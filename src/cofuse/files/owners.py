@@ -92,7 +92,9 @@ def locked(path: Path) -> Iterator[str | None]:
 
     A lock is a folder that holds one file, named after its holder. Folders are given their name
     only when the file is in them, and none is renamed over another that is not empty: on every
-    file system just one run gets the name. What a dead holder left is taken away first.
+    file system just one run gets the name. Giving back, and taking what a dead holder left,
+    removes the file of that one name and then the folder if it is empty, so that nobody's hand
+    ever lies on a lock that somebody else took in between.
     """
     mine = path.with_name(hidden_name())
     try:
@@ -100,9 +102,7 @@ def locked(path: Path) -> Iterator[str | None]:
         (mine / mine.name).touch()
         yield _taken(mine, path)
     finally:
-        if _holder(path) == mine.name:
-            with suppress(OSError):  # somebody removed it
-                path.rename(mine)
+        _free(path, mine.name)
         shutil.rmtree(mine, ignore_errors=True)
 
 
@@ -116,16 +116,17 @@ def _taken(mine: Path, path: Path) -> str | None:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
         holder = _holder(path)
-        if holder is None:  # given back this moment
-            continue
-        if not is_abandoned(holder):
+        if holder is not None and not is_abandoned(holder):
             return holder
-        away = path.with_name(hidden_name())
-        with suppress(OSError):  # another run takes it away
-            path.rename(away)
-            if _holder(away) != holder:  # another run was faster, and has the lock
-                away.rename(path)
-        shutil.rmtree(away, ignore_errors=True)
+        _free(path, holder)
+
+
+def _free(lock: Path, holder: str | None) -> None:
+    """Take away a holder's file, and the folder where nobody else has come into it."""
+    with suppress(OSError):
+        if holder is not None:
+            (lock / holder).unlink()
+        lock.rmdir()
 
 
 def _holder(lock: Path) -> str | None:
