@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -234,6 +235,23 @@ def test_lock_taken_from_the_dead_by_another_is_left_to_it(tmp_path, monkeypatch
         assert holder == living
     assert moved and lock not in moved
     assert [entry.name for entry in lock.iterdir()] == [living]
+
+
+@pytest.mark.parametrize("call", ["iterdir", "unlink", "rmdir"])
+def test_lock_of_the_dead_that_may_not_be_taken_is_an_error(call, tmp_path, monkeypatch):
+    """Of another user, say: to try again and again would be to wait for ever."""
+    lock = tmp_path / "lock"
+    lock.mkdir()
+    (lock / dead_name()).touch()
+
+    def refused(path, **_):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, call, refused)
+    with pytest.raises(PermissionError), locked(lock):
+        raise AssertionError("nobody has this lock")
+    monkeypatch.undo()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["lock"]
 
 
 def test_lock_is_given_to_one_of_many_at_a_time(tmp_path):

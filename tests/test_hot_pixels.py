@@ -67,9 +67,11 @@ def test_planted_pixels_are_found_and_nothing_else(frames: int, seed: int) -> No
     usual = cv2.medianBlur(scene[0], 5).astype(int)
     visible = np.abs(usual[rows, columns] - values) > 90
     assert found.mask[rows[visible], columns[visible]].all()
-    # Those beside a stuck one belong to it from four standard deviations on: one in some hundred.
+    # Those beside a stuck one belong to it from four standard deviations on: one in a thousand
+    # such scenes has one.
     beside = cv2.dilate(truth.astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
     assert not (found.mask & ~beside).any()
+    assert (found.mask & ~truth).sum() <= 1
 
 
 @pytest.mark.parametrize("name", SAMPLE_NAMES)

@@ -21,6 +21,9 @@ from pathlib import Path
 
 __all__ = ["hidden_name", "is_abandoned", "is_of_this_machine", "locked", "who"]
 
+#: What systems say of a folder that is not empty.
+_TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
+
 _HIDDEN = re.compile(r"\.cofuse-([0-9a-f]{8})-(\d{1,10})-(\d{1,20})-[0-9a-f]{16}(?:\.tmp)?")
 
 
@@ -93,8 +96,8 @@ def locked(path: Path) -> Iterator[str | None]:
     A lock is a folder that holds one file, named after its holder. Folders are given their name
     only when the file is in them, and none is renamed over another that is not empty: on every
     file system just one run gets the name. Giving back, and taking what a dead holder left,
-    removes the file of that one name and then the folder if it is empty, so that nobody's hand
-    ever lies on a lock that somebody else took in between.
+    removes the file of that one name and then the folder if it is empty: a lock that another run
+    took in between stays where it is.
     """
     mine = path.with_name(hidden_name())
     try:
@@ -102,8 +105,8 @@ def locked(path: Path) -> Iterator[str | None]:
         (mine / mine.name).touch()
         yield _taken(mine, path)
     finally:
-        _free(path, mine.name)
         shutil.rmtree(mine, ignore_errors=True)
+        _free(path, mine.name)
 
 
 def _taken(mine: Path, path: Path) -> str | None:
@@ -113,7 +116,7 @@ def _taken(mine: Path, path: Path) -> str | None:
             mine.rename(path)
             return None
         except OSError as error:
-            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            if error.errno not in _TAKEN:
                 raise
         holder = _holder(path)
         if holder is not None and not is_abandoned(holder):
@@ -122,14 +125,22 @@ def _taken(mine: Path, path: Path) -> str | None:
 
 
 def _free(lock: Path, holder: str | None) -> None:
-    """Take away a holder's file, and the folder where nobody else has come into it."""
-    with suppress(OSError):
+    """Take away a holder's file, and the folder where nobody else has come into it.
+
+    What may not be removed is an error: whoever waits for such a lock waits for ever.
+    """
+    try:
         if holder is not None:
             (lock / holder).unlink()
         lock.rmdir()
+    except FileNotFoundError:  # another run was faster
+        pass
+    except OSError as error:
+        if error.errno not in _TAKEN:
+            raise
 
 
 def _holder(lock: Path) -> str | None:
-    with suppress(OSError):
+    with suppress(FileNotFoundError):
         return next((entry.name for entry in lock.iterdir()), None)
     return None

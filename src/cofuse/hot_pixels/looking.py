@@ -151,27 +151,21 @@ def _filled_up(texture: NDArray[Any]) -> NDArray[Any]:
     A picture that is mirrored there would show a stuck pixel beside itself.
     """
     height, width = texture.shape[:2]
-    counts = []
-    for length in (height, width):
-        place = np.arange(length)
-        counts.append(
-            [
-                np.minimum(place + reach, length - 1) - np.maximum(place - reach, 0) + 1
-                for reach in (4, 1)
-            ]
-        )
-    (tall, low), (long, short) = counts
+    (tall, wide), (low, narrow) = ([_within(n, reach) for n in (height, width)] for reach in (4, 1))
     upper, lower = slice(0, min(4, height)), slice(max(height - 4, 4), height)
-    between = slice(upper.stop, lower.start)
+    between, whole = slice(upper.stop, lower.start), slice(0, width)
     left, right = slice(0, min(4, width)), slice(max(width - 4, 4), width)
-    whole = slice(0, width)
-    rims = ((upper, whole), (lower, whole), (between, left), (between, right))
-    for rows, columns in rims:
-        around = np.outer(tall[rows], long[columns]) - np.outer(low[rows], short[columns])
-        scale = 72.0 / np.maximum(around, 1)
-        part = texture[rows, columns] * scale[..., None]
+    for rows, columns in ((upper, whole), (lower, whole), (between, left), (between, right)):
+        around = np.outer(tall[rows], wide[columns]) - np.outer(low[rows], narrow[columns])
+        part = texture[rows, columns] * (72.0 / np.maximum(around, 1))[..., None]
         texture[rows, columns] = np.rint(part) if texture.dtype.kind != "f" else part
     return texture
+
+
+def _within(length: int, reach: int) -> NDArray[Any]:
+    """Count the places of a row that lie within reach of each of them."""
+    place = np.arange(length)
+    return np.minimum(place, reach) + np.minimum(place[::-1], reach) + 1
 
 
 def stand_out(
