@@ -86,7 +86,8 @@ class Cell:
     def text(self, records: Records) -> str:
         """Write the cell; differences with their 95 % interval."""
         if not self.is_whole(records):
-            return "failed" if any(trial in records for trial in self.trials) else "–"
+            every = self.trials + self.against
+            return "failed" if any("error" in records.get(t, {}) for t in every) else "–"
         found = self.values(records)
         if self.count_only:
             return f"{sum(value > 0 for value in found)} of {len(found)}"

@@ -246,6 +246,7 @@ def test_cells_are_means_differences_and_verdicts():
     assert "| `auto` | 31.00 | PSNR 31.004 met |" in text
     assert "| over | -0.75 ± 3.18 | PSNR -0.5 missed by 0.25 |" in text
     assert "`auto` is behind: GFF in PSNR by 0.75." in text and "| none | – |  |" in text
+    assert "| over | – |" in sheet.text({trial: records[trial] for trial in auto})
     records[auto[0]] = {"error": "CofuseError: too bad"}
     text = sheet.text(records)
     assert "| `auto` | failed |  |" in text and "- failed 1 ×: CofuseError: too bad" in text
