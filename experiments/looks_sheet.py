@@ -27,8 +27,9 @@ Map = NDArray[np.float32]
 _TILE, _LINE, _GAP = 320, 22, 6
 #: A background counts where no frame has more energy than this quantile of the best frame's.
 _BLURRED = 0.3
-#: Grey levels that the tiles of a row span at least, or their contrast is stretched.
-_FAINT = 80.0
+#: Tiles that span fewer grey levels than the first are stretched to the second, as if they spanned
+#: the third at least.
+_FAINT, _SHOWN, _LEAST_SPAN = 120.0, 200.0, 60.0
 _BOX = (255, 60, 60)
 _NOTHING_BEYOND = cv2.BORDER_CONSTANT
 
@@ -107,14 +108,14 @@ def sheet(
             for name, picture in results.items()
         }
         tiles[f"frame {best + 1}, sharpest here"] = cuts[best]
-        low, high = _span(list(tiles.values()))
-        stretched = f", contrast x {255 / (high - low):.1f}" if high - low < 255 else ""
+        gain, middle = _contrast(list(tiles.values()))
+        stretched = f", contrast x {gain:.1f}" if gain > 1 else ""
         row = np.full((_TILE + 2 * _LINE + _GAP, width, 3), 255, np.uint8)
         _write(row, f"{number}. {place.why}{stretched}", (0, 0), weight=2)
         for column, (text, tile) in enumerate(tiles.items()):
             left = column * (_TILE + _GAP)
             _write(row, text, (_LINE, left))
-            large = _enlarged(_stretched(tile, low, high), zoom)
+            large = _enlarged(_stretched(tile, gain, middle), zoom)
             row[2 * _LINE :][: large.shape[0], left : left + large.shape[1]] = large
         rows.append(row)
     return np.concatenate(rows, axis=0)
@@ -155,17 +156,17 @@ def _zoom(picture: Picture) -> int:
     return 3 if width < 700 else 2 if width < 3000 else 1
 
 
-def _span(tiles: Sequence[Picture]) -> tuple[float, float]:
-    """Grey levels that become black and white: all of them, unless the tiles are faint."""
-    low, high = (float(v) for v in np.quantile(np.concatenate(tiles, axis=None), (0.02, 0.98)))
-    if high - low >= _FAINT:
-        return 0.0, 255.0
-    middle = (low + high) / 2
-    return middle - _FAINT / 2, middle + _FAINT / 2
+def _contrast(tiles: Sequence[Picture]) -> tuple[float, NDArray[np.float32]]:
+    """How much to stretch the tiles of a row, and about which level of every colour."""
+    every = np.concatenate([tile.reshape(-1, *tile.shape[2:]) for tile in tiles])
+    low, high = np.quantile(every, (0.02, 0.98), axis=0)
+    span = float(np.max(high - low))
+    gain = _SHOWN / max(span, _LEAST_SPAN) if span < _FAINT else 1.0
+    return gain, np.asarray((low + high) / 2, np.float32)
 
 
-def _stretched(tile: Picture, low: float, high: float) -> Picture:
-    levels = (tile.astype(np.float32) - low) * (255.0 / (high - low))
+def _stretched(tile: Picture, gain: float, middle: NDArray[np.float32]) -> Picture:
+    levels = middle + gain * (tile.astype(np.float32) - middle)
     return np.clip(np.rint(levels), 0, 255).astype(np.uint8)
 
 
