@@ -78,7 +78,8 @@ SETTINGS = (
 )
 WAYS = ("default", "true law", "true σ", "1.4 σ", "BM3D", "BM3D 1", "BM3D 1.4", "BM3D 2")
 #: What BM3D is best told of noise that is not white, in units of its true standard deviation: the
-#: best of three or within 0.1 dB of it, by ``--ways "BM3D 1" "BM3D 1.4" "BM3D 2" --crop 320``.
+#: best of three or within 0.1 dB of it on the first pair, for every kind and level
+#: (``--pairs 1 --crop 320 --ways "BM3D 1" "BM3D 1.4" "BM3D 2"``).
 _BEST_TOLD = 1.4
 #: Kinds whose noise comes from a sensor: its variance is 0.3 + 0.7 I / 128 times that at mid-grey.
 _GROWING = ("shot", "bayer", "camera_jpeg")
