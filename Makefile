@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile \
 	--no-loadscope-reorder --durations 10
 
-.PHONY: demo demo-page test test-fast test-extras reproduce quality bench bench-guard lint format clean
+.PHONY: demo demo-page test test-fast test-extras reproduce quality looks bench bench-guard lint format clean
 
 demo: $(STAMP)
 	$(BIN)/cofuse demo --output demo --overwrite
@@ -36,6 +36,10 @@ reproduce: $(STAMP)
 # make quality DATA=folder-of-the-collections: the tables of docs/quality.md
 quality: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m experiments.quality $(if $(DATA),--data $(DATA)) $(ARGS)
+
+# make looks DATA=folder-of-the-collections: real stacks, a table and a sheet of crops of each
+looks: $(STAMP)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m experiments.looks $(if $(DATA),--data $(DATA)) $(ARGS)
 
 # make bench ARGS=--quick: the tables of docs/performance.md, at small size in some minutes
 bench: $(STAMP)

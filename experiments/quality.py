@@ -20,6 +20,7 @@ from experiments import runner
 from experiments.quality_more import ablations, cost, real_noise, robustness
 from experiments.quality_pictures import save_worst
 from experiments.quality_plan import SUBSETS, QualityPlan, is_kept_aside, plan_of
+from experiments.quality_real import misaligned, rooms, single
 from experiments.quality_sheet import Sheet
 from experiments.quality_tables import clean, noisy_pairs, noisy_stacks, stacks, texture, users
 from experiments.quality_trials import Trial, code_version, run_trials
@@ -30,8 +31,11 @@ __all__ = ["TABLES", "run"]
 TABLES: dict[str, Callable[[QualityPlan], list[Sheet]]] = {
     "clean": clean,
     "stacks": stacks,
+    "rooms": rooms,
+    "misaligned": misaligned,
     "noisy": noisy_pairs,
     "noisy-stacks": noisy_stacks,
+    "single": single,
     "users": users,
     "texture": texture,
     "robustness": robustness,

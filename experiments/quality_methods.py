@@ -2,9 +2,11 @@
 
 A method's name says how it is run:
 
-* ``auto``, ``paper``: told σ; ``auto?``: σ estimated; ``untouched``: `auto` with ``denoise=0``;
+* ``auto``, ``paper``: told σ; ``auto?``, ``fast?``: by default, so that σ is estimated and frames
+  are aligned where they do not lie right; ``untouched``: `auto` with ``denoise=0``;
+* ``reference``: the frame that others are aligned to;
 * ``variant NAME``: `auto` with the keywords of that name in `VARIANTS`, told σ;
-* ``bm3d+gff``, ``bm3d+auto``: every frame denoised, then fused as if it were clean;
+* ``bm3d+gff``, ``bm3d+fast``: every frame denoised, then fused as if it were clean;
 * ``gff+nlm``, ``auto+nlm``: fused as if clean, then denoised; ``nlm`` works on luminance and
   chrominance planes, ``colour-nlm`` compares RGB patches, ``nlm?`` is told the noise measured on
   the fused picture in place of that of a frame;
@@ -34,7 +36,7 @@ from experiments.quality_variants import VARIANTS
 __all__ = ["OURS", "Denoised", "run_method", "uses_ours", "uses_rivals"]
 
 Levels = NDArray[np.float32]
-OURS = ("auto", "auto?", "paper", "untouched")
+OURS = ("auto", "auto?", "fast?", "paper", "untouched")
 
 #: Strength of colour non-local means in units of σ: best of 0.3 to 0.9 on MFI-WHU truths that
 #: tuning may see. On those pictures it is 1.4 to 2 dB below NLM plane by plane.
@@ -44,7 +46,7 @@ _COLOUR_NLM_STRENGTH = 0.6
 def uses_ours(method: str) -> bool:
     """Whether a method runs through the code of our own."""
     is_ours = method in (*OURS, "cost") or method.startswith("variant ")
-    return is_ours or "auto" in method.split("+") or method.endswith("?")
+    return is_ours or not PRESETS.keys().isdisjoint(method.split("+")) or method.endswith("?")
 
 
 def uses_rivals(method: str) -> bool:
@@ -80,8 +82,13 @@ def run_method(method: str, given: Situation, denoised: Denoised) -> Fusion:
     match method.split("+"):
         case ["auto"] | ["paper"]:
             return fuse(stack, sigma=sigma, preset=method)
-        case ["auto?"]:
-            return fuse(stack)
+        case ["auto?"] | ["fast?"]:
+            preset = method.removesuffix("?")
+            if given.unaligned:
+                return fuse(given.unaligned, preset=preset, align=True)
+            return fuse(stack, preset=preset)
+        case ["reference"]:
+            return Fusion(stack[len(stack) // 2])
         case ["untouched"]:
             return fuse(stack, **_fuse_keywords({"denoise": 0.0}))
         case ["bm3d of truth"]:
@@ -105,7 +112,9 @@ def run_method(method: str, given: Situation, denoised: Denoised) -> Fusion:
 
 def _fuse_clean(choice: str, stack: Stack) -> Fusion:
     """Fuse frames as if they were clean."""
-    return fuse(stack, sigma=0.0) if choice == "auto" else METHODS[choice](stack)
+    if choice in PRESETS:
+        return fuse(stack, sigma=0.0, preset=choice)
+    return METHODS[choice](stack)
 
 
 def _run_variant(given: dict[str, Any], stack: Stack, sigma: float) -> Fusion:
@@ -131,7 +140,16 @@ def _fuse_keywords(keywords: dict[str, Any]) -> dict[str, Any]:
 def _denoise(levels: Levels, sigma: float, denoiser: str) -> Levels:
     if denoiser == "colour-nlm":
         return _colour_nlm(levels, sigma)
+    if denoiser == "bm3d" and levels.ndim == 3:
+        return _colour_bm3d(levels, sigma)
     return denoise_picture(levels, sigma, DENOISERS[denoiser])
+
+
+def _colour_bm3d(levels: Levels, sigma: float) -> Levels:
+    """BM3D that looks for alike blocks in luminance alone: up to 0.4 dB above plane by plane."""
+    import bm3d
+
+    return np.asarray(255.0 * bm3d.bm3d_rgb(levels / 255.0, sigma / 255.0), np.float32)
 
 
 def _colour_nlm(levels: Levels, sigma: float) -> Levels:

@@ -14,7 +14,7 @@ __all__ = ["ablations", "cost", "real_noise", "robustness"]
 #: Methods held beside `auto` when a frame is disturbed, by noise level.
 DISTURBED = {
     0: ("auto", "laplacian", "gff"),
-    15: ("auto", "auto?", "laplacian", "bm3d+auto"),
+    15: ("auto", "auto?", "laplacian", "bm3d+fast"),
 }
 #: Kinds of real noise and their levels; the sensor's needs none.
 REAL_NOISES = (

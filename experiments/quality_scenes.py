@@ -4,6 +4,9 @@ Datasets are those of `experiments.pictures`, and besides
 
 * ``train-K``: stacks simulated from the training pictures, for tuning;
 * ``colour-K``: RGB stacks simulated from the pictures that come with the package;
+* ``photo``: one RGB photograph, every 15th of which no training sees;
+* ``rooms``: RGB pairs blurred after depth maps;
+* ``misaligned``: RGB stacks with parallax, aligned to their third frame, whose truth is known;
 * ``…-K-between``: any simulated stack, its layers spread evenly in depth rather than each lying
   in the plane of focus nearest to it.
 """
@@ -18,7 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse import CofuseError, Stack, read_image
+from cofuse import CofuseError, Stack, align_stack, aligned, read_image
+from cofuse.alignment.warping import common_area
 from cofuse.images import from_opponent
 from cofuse.metrics import to_grey
 from cofuse.simulation import SAMPLE_NAMES, sample_picture, simulate_stack
@@ -42,6 +46,7 @@ class Situation:
 
     ``sigma`` is the root mean square of the noise, which a method may be told; for white noise
     the level asked for. ``noisy_truth`` is the sharp picture with noise of the same kind.
+    ``unaligned`` are the frames before they were aligned, if they were.
     """
 
     stack: Stack
@@ -49,6 +54,7 @@ class Situation:
     truth: Picture | None
     noisy_truth: Levels | None
     sigma: float
+    unaligned: list[Picture] | None = None
 
 
 def situation(
@@ -64,6 +70,8 @@ def situation(
     """Make the situation; everything random is seeded by the item."""
     if noise not in NOISES or change not in ("", *CHANGES):
         raise CofuseError(f"there is no noise {noise!r} or change {change!r}")
+    if dataset == "misaligned":
+        return _put_in_place(situation_files(data, dataset, item))
     frames, truth = _scene(data, dataset, item)
     if crop:
         frames, truth = [_middle(f, crop) for f in frames], _middle(truth, crop)
@@ -87,9 +95,11 @@ def situation_files(data: Path | None, dataset: str, item: int) -> list[Path]:
     kind, *rest = dataset.split("-")
     if kind == "colour":
         return []
-    if kind == "train":
-        if data is None:
-            raise CofuseError(f"{dataset} needs the folder of the picture collections: --data")
+    if kind in ("train", *_COLLECTIONS) and data is None:
+        raise CofuseError(f"{dataset} needs the folder of the picture collections: --data")
+    if data is not None and kind in _COLLECTIONS:
+        return _COLLECTIONS[kind](data, item)
+    if data is not None and kind == "train":
         numbers = (item, item % 400 + 1)
         return [data / "natural" / "train" / f"test_{number:03}.png" for number in numbers]
     return pictures.scene_files(data, "-".join([kind, *rest[:1]]), item)
@@ -99,6 +109,9 @@ def _scene(data: Path | None, dataset: str, item: int) -> tuple[list[Picture], P
     """Read or simulate the frames and their truth, 8 bits, without noise."""
     kind, *rest = dataset.split("-")
     spread = rest[1:] == ["between"]
+    if kind in _COLLECTIONS:
+        *colour, sharp = (read_image(file) for file in situation_files(data, dataset, item))
+        return colour, sharp
     if kind not in ("colour", "train") and not spread:
         found = pictures.scene(data, dataset, item)
         return list(found.frames), found.truth
@@ -113,6 +126,31 @@ def _scene(data: Path | None, dataset: str, item: int) -> tuple[list[Picture], P
         picture, frames=int(rest[0]), foreground=foreground, snap=not spread, seed=item
     )
     return list(made.frames), made.truth
+
+
+#: Files of RGB scenes, the truth last.
+_COLLECTIONS: dict[str, Callable[[Path, int], list[Path]]] = {
+    "photo": lambda data, item: [sorted((data / "photos").glob("*.jpg"))[item]] * 2,
+    "rooms": lambda data, item: _with_truth(data / "real" / "pairs" / f"{item:03}"),
+    "misaligned": lambda data, item: _with_truth(data / "real" / "misaligned" / f"{item:02}"),
+}
+
+
+def _with_truth(folder: Path) -> list[Path]:
+    return [f for part in (folder, folder / "truth") for f in sorted(part.iterdir()) if f.is_file()]
+
+
+def _put_in_place(files: list[Path]) -> Situation:
+    """Align frames to the middle one, where the truth lies, and cut it as they are cut."""
+    *frames, truth = (read_image(file) for file in files)
+    # Where frames have 16 bits the truth has their high byte.
+    frames = [(f >> 8).astype(np.uint8) if f.dtype == np.uint16 else f for f in frames]
+    alignment = align_stack(frames)
+    places = [transform for transform in alignment.transforms if transform is not None]
+    top, bottom, left, right = common_area(places, alignment.size)
+    stack = Stack.from_arrays(list(aligned(frames, alignment)))
+    truth = np.ascontiguousarray(truth[top:bottom, left:right])
+    return Situation(stack, list(stack), truth, truth.astype(np.float32), 0.0, frames)
 
 
 # --- noise: (frames, sigma, seed) -> frames, float unless a camera would have rounded them ---

@@ -13,12 +13,23 @@ __all__ = ["Cell", "Sheet", "count", "gap", "label", "score"]
 Trials = tuple[Trial, ...]
 Records = Mapping[Trial, Record]
 
-_DIGITS = {"psnr": 2, "sigma": 1, "true_sigma": 1, "gradient": 3, "correlation": 3, "texture": 3}
-_BETTER_HIGH = ("psnr", "ssim", "q_mi", "q_abf")
+_DIGITS = {
+    "psnr": 2,
+    "inside": 2,
+    "sigma": 1,
+    "true_sigma": 1,
+    "gradient": 3,
+    "correlation": 3,
+    "texture": 3,
+}
+_BETTER_HIGH = ("psnr", "inside", "ssim", "q_mi", "q_abf")
 _LABELS = {
     "auto": "`auto`",
     "auto?": "`auto`, σ estimated",
+    "fast": "`fast`",
+    "fast?": "`fast`",
     "paper": "`paper`",
+    "reference": "reference frame alone",
     "untouched": "`auto`, denoise = 0",
     "laplacian": "Laplacian pyramid",
     "gff": "GFF",
@@ -75,7 +86,8 @@ class Cell:
     def text(self, records: Records) -> str:
         """Write the cell; differences with their 95 % interval."""
         if not self.is_whole(records):
-            return "failed" if any(trial in records for trial in self.trials) else "–"
+            every = self.trials + self.against
+            return "failed" if any("error" in records.get(t, {}) for t in every) else "–"
         found = self.values(records)
         if self.count_only:
             return f"{sum(value > 0 for value in found)} of {len(found)}"

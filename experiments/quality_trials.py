@@ -36,8 +36,11 @@ __all__ = [
     "COST_METHODS",
     "Record",
     "Trial",
+    "aligning_version",
     "code_version",
+    "denoising_version",
     "fused_picture",
+    "package_version",
     "run_trials",
     "solve",
 ]
@@ -45,11 +48,12 @@ __all__ = [
 Record = dict[str, Any]
 
 #: What is timed by the method ``cost``.
-COST_METHODS = ("auto", "auto?", "bm3d+auto")
+COST_METHODS = ("auto", "auto?", "bm3d+fast")
 
 _PACKAGE = Path(cofuse.__file__).parent
 #: What nothing here runs through, and what only rivals run through.
 _ASIDE = {"alignment", "cli", "files", "jobs", "learning", "__main__.py"}
+_ALIGNING = ("alignment", "files", "hot_pixels")
 _RIVALS = {"baselines", "dictionaries"}
 #: What rivals share with everything: pictures, their simulation and the metrics.
 _COMMON = {"errors.py", "images.py", "patches.py", "progress.py", "simulation.py"}
@@ -111,7 +115,7 @@ def solve(
     record: Record = {"trial": asdict(trial)}
     try:
         _check_source(trial.method, version)
-        denoised = Denoised(output / "denoised", _denoising_version())
+        denoised = Denoised(output / "denoised", denoising_version())
         if trial.method == "cost":
             record |= _time_methods(trial, data)
         else:
@@ -165,6 +169,8 @@ def _situation(trial: Trial, data: Path | None) -> Situation:
 
 def _key(trial: Trial, data: Path | None, version: str | None) -> str:
     inputs = [_digest(file) for file in situation_files(data, trial.dataset, trial.item)]
+    if trial.dataset == "misaligned":
+        inputs.append(aligning_version())
     variant = VARIANTS.get(trial.method.removeprefix("variant "))
     given = json.dumps([asdict(trial), repr(variant), inputs, version], sort_keys=True)
     return hashlib.sha256(given.encode()).hexdigest()[:24]
@@ -181,6 +187,17 @@ def _load(path: Path) -> Record | None:
 
 def code_version(method: str) -> str:
     """Hash the source, and the learned data, that a method and its scores run through."""
+    here = [Path(__file__).with_name(f"{name}.py") for name in _HERE]
+    return _hash_files(tuple((path, path.stat().st_mtime_ns) for path in _package(method) + here))
+
+
+def package_version(method: str) -> str:
+    """Hash what a method's picture depends on, but for the frames."""
+    return _hash_files(tuple((path, path.stat().st_mtime_ns) for path in _package(method)))
+
+
+def _package(method: str) -> list[Path]:
+    """List the source and the learned data of the package that a method may run through."""
     found = []
     for path in sorted(_PACKAGE.rglob("*")):
         parts = set(path.relative_to(_PACKAGE).parts)
@@ -193,8 +210,14 @@ def code_version(method: str) -> str:
             found += [path] if uses_rivals(method) else []
         elif uses_ours(method):  # whatever is not known to be elsewhere may be ours
             found.append(path)
-    found += [Path(__file__).with_name(f"{name}.py") for name in _HERE]
-    return _hash_files(tuple((path, path.stat().st_mtime_ns) for path in found))
+    return found
+
+
+@cache
+def aligning_version() -> str:
+    """Hash what aligned frames depend on, but for their files."""
+    files = [path for room in _ALIGNING for path in sorted((_PACKAGE / room).rglob("*.py"))]
+    return _hash_files(tuple((path, path.stat().st_mtime_ns) for path in files))
 
 
 @cache
@@ -204,7 +227,7 @@ def _version_at_start(method: str) -> str | None:
 
 
 @cache
-def _denoising_version() -> str:
+def denoising_version() -> str:
     """Hash the source a denoised frame depends on."""
     path = Path(sys.modules[denoise_bm3d.__module__].__file__ or "")
     return _hash_files(((path, path.stat().st_mtime_ns),))

@@ -7,11 +7,12 @@ import re
 import numpy as np
 import pytest
 
-from cofuse import CofuseError, Stack
+from cofuse import CofuseError, Stack, write_image
 from cofuse.noise.brightness import NoiseModel
 from cofuse.noise.law import BANDS
-from experiments import noise_restoring
-from experiments.noise_restoring import true_law
+from cofuse.simulation import sample_picture, simulate_stack
+from experiments import noise_restoring, quality_methods
+from experiments.noise_restoring import Setting, true_law
 from experiments.noise_tables import report
 from experiments.noise_truth import band_energies, kinds_of, rms, true_levels
 from experiments.real_noise_patches import Patch, patch_levels, patches_by_stack
@@ -164,9 +165,42 @@ def test_the_law_of_a_sensor_grows_with_brightness():
 def test_what_is_told_is_compared_with_what_is_found_over_the_same_pairs():
     ways = ("default", "true σ")
     rows = [
-        {"setting": ("jpeg", 10.0), "item": item, "sigma": 7.0, "found": 6.0}
+        {"setting": Setting("jpeg", 10.0), "item": item, "sigma": 7.0, "found": 6.0, "ssim": 0.9}
         | {way + place: 30.0 + item + ways.index(way) for way in ways for place in ("", " inside")}
         for item in (1, 3)
     ]
     text = noise_restoring.report(rows, ways)
-    assert text.count("| jpeg 10 | 7.0 / 6.0 | 32.00 ± 12.71 | +1.00 ± 0.00 |") == 2
+    assert text.count("| jpeg 10 | 7.0 / 6.0 | 32.00 ± 12.71 | 0.9000 | +1.00 ± 0.00 |") == 2
+
+
+REAL_NOISE = """
+def white(picture, sigma, rng):
+    noisy = picture + sigma * rng.standard_normal(picture.shape)
+    return noisy.clip(0, 255).round().astype("uint8"), picture
+KINDS = {name: white for name in ("white", "shot", "blurred", "jpeg", "bayer", "camera_jpeg")}
+"""
+
+
+@pytest.mark.parametrize("grey", [False, True])
+def test_a_pair_is_cut_and_restored_in_the_ways_that_are_asked_for(tmp_path, monkeypatch, grey):
+    (tmp_path / "real_noise.py").write_text(REAL_NOISE)
+    made = simulate_stack(sample_picture("coffee")[:121, :161], frames=2, seed=1)
+    pictures = {"a": made.frames[0], "b": made.frames[1], "truth": made.truth}
+    for name, picture in pictures.items():
+        (tmp_path / "mfi_whu" / name).mkdir(parents=True)
+        write_image(tmp_path / "mfi_whu" / name / "1.png", picture)
+    told = []
+
+    def denoise(levels, sigma, denoiser):
+        told.append((levels.shape, sigma, denoiser))
+        return levels
+
+    monkeypatch.setattr(quality_methods, "_denoise", denoise)
+    setting = Setting("white", 10.0, grey=grey)
+    ways = ("default", "true σ", "BM3D", "BM3D 2")
+    row = noise_restoring.restored(tmp_path, tmp_path, 1, setting, ways, crop=96)
+    assert row["sigma"] == pytest.approx(9.9, abs=0.2) and str(setting).endswith("grey") == grey
+    shape = (96, 96) if grey else (96, 96, 3)
+    sigmas = [row["sigma"]] * 2 + [2 * row["sigma"]] * 2
+    assert told == [(shape, sigma, "bm3d") for sigma in sigmas]
+    assert row["default"] > row["BM3D"] + 1 and 0.5 < row["ssim"] < 1
