@@ -1,0 +1,178 @@
+"""Batches of stacks with their truth, and of single pictures, from photographs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cofuse.errors import CofuseError
+from cofuse.learning.world.blur import Aperture, blurred
+from cofuse.learning.world.camera import photograph
+from cofuse.learning.world.canvas import Canvas
+from cofuse.learning.world.chance import Chance
+from cofuse.learning.world.drawing import outline
+from cofuse.learning.world.exposure import Exposure, vignette
+from cofuse.learning.world.layered import Light, photographic
+from cofuse.learning.world.motion import Motion
+from cofuse.learning.world.pairs import mapped, masked
+from cofuse.learning.world.settings import WorldSettings
+from cofuse.learning.world.sources import Sources, luminance
+from cofuse.learning.world.specimens import specimens
+from cofuse.learning.world.tone import STANDARD
+
+__all__ = ["Pictures", "Scenes", "World"]
+
+
+@dataclass(frozen=True)
+class Scenes:
+    """A batch of B stacks of K frames of side S, values of files from 0 to 1.
+
+    Attributes
+    ----------
+    frames
+        What files hold, (B, K, 3, S, S), noise and rounding included.
+    clean
+        The same without noise, JPEG and rounding.
+    truth
+        All in focus, (B, 3, S, S), in the reference's geometry and brightness; where nothing is in
+        focus, as the least blurred frame shows it.
+    reference
+        Number of the frame (B,) whose geometry and brightness the truth has; -1 where all share
+        them and none is named.
+    floor
+        Share (B,) of the noise's variance at mid-grey that is there in black.
+    """
+
+    frames: Tensor
+    clean: Tensor
+    truth: Tensor
+    reference: Tensor
+    floor: Tensor
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """A batch of single pictures (B, 3, S, S), noisy and clean, and the noise's floor (B,)."""
+
+    noisy: Tensor
+    clean: Tensor
+    floor: Tensor
+
+
+class World:
+    """Draws stacks and pictures from photographs (N, 3 or 1, H, W) of bytes, on their device."""
+
+    def __init__(
+        self, photos: Tensor, *, seed: int = 0, settings: WorldSettings | None = None
+    ) -> None:
+        if photos.ndim != 4 or photos.shape[1] not in (1, 3) or photos.dtype != torch.uint8:
+            raise CofuseError(
+                f"got photographs of {photos.dtype} and shape {tuple(photos.shape)}; give a uint8 "
+                "tensor of the shape (number, 3, height, width), or with 1 plane of grey ones"
+            )
+        self.chance = Chance(photos.device, seed)
+        self.sources = Sources(photos.expand(-1, 3, -1, -1), self.chance)
+        self.settings = settings if settings is not None else WorldSettings()
+
+    def draw(self, batch: int, frames: int, size: int) -> Scenes:
+        """Draw stacks of frames of ``size`` x ``size`` pixels, a multiple of 8."""
+        chance, settings = self.chance, self.settings
+        canvas = Canvas.draw(chance, size, settings.largest_blur)
+        kind = chance.pick(
+            photographic=settings.photographic,
+            specimens=settings.specimens,
+            masked=settings.masked,
+            mapped=settings.mapped,
+        )
+        collected = kind in ("masked", "mapped")
+        middle = torch.full((batch,), frames // 2, device=chance.device)
+        reference = torch.where(chance.some(0.3, batch), middle, chance.index(frames, batch))
+        differ = frames > 1 and not collected
+        motion = exposure = None
+        if differ and chance.happens(settings.moved):
+            resampled = chance.happens(settings.resampled)
+            motion = Motion.draw(chance, reference, frames, canvas.side, resampled=resampled)
+        if differ and chance.happens(settings.unsteady):
+            exposure = Exposure.draw(chance, reference, frames, canvas.side)
+        passed = differ and chance.happens(settings.passer_by)
+
+        if kind == "masked":
+            light = masked(self.sources, canvas, batch, frames)
+        elif kind == "mapped":
+            light = mapped(self.sources, settings, canvas, batch, frames)
+        else:
+            make = photographic if kind == "photographic" else specimens
+            light = make(self.sources, settings, canvas, batch, frames, motion)
+        if not collected and chance.happens(0.4):
+            fall = vignette(chance, batch, canvas.side)
+            light = Light(light.frames * fall[:, None], light.truth * fall, light.linear)
+        if exposure is not None:
+            light = Light(light.frames * exposure.gain, light.truth, light.linear)
+        if passed:
+            light = self._with_passer_by(light, canvas, reference)
+
+        grey = chance.some(settings.grey + 0.4 * (kind == "specimens"), batch)
+        shot = photograph(chance, settings, light, grey, specimen=kind == "specimens")
+        stack, clean = shot.frames, shot.clean
+        if motion is not None:
+            stack, clean = motion.aligned(stack).clamp(0, 1), motion.aligned(clean).clamp(0, 1)
+        if exposure is not None and chance.happens(settings.corrected):
+            stack, clean = exposure.corrected(chance, stack, clean)
+        if frames > 2 and chance.happens(settings.repeated):
+            stack, clean = self._with_copy(stack, clean, reference)
+        if motion is None and exposure is None and not passed:
+            reference = torch.where(chance.some(0.5, batch), reference, -1)
+        return Scenes(
+            frames=canvas.cut(stack),
+            clean=canvas.cut(clean),
+            truth=canvas.cut(shot.truth),
+            reference=reference,
+            floor=shot.floor,
+        )
+
+    def draw_pictures(self, batch: int, size: int) -> Pictures:
+        """Draw single sharp pictures of ``size`` x ``size`` pixels with noise, to restore them."""
+        chance, settings = self.chance, self.settings
+        canvas = Canvas.draw(chance, size, 1.0)
+        # Shrunk, a photograph loses what JPEG has left in it.
+        picture = self.sources.photograph(batch, canvas.side, chance.number(0.5, 1.0))
+        if chance.happens(0.1):
+            light = self.sources.ground(batch, canvas.side, drawn=1.0)
+        else:
+            light = STANDARD.light(picture)
+        linear = chance.happens(0.5)
+        if not linear:
+            light = STANDARD.display(light)
+        grey = chance.some(settings.grey, batch)
+        shot = photograph(chance, settings, Light(light[:, None], light, linear), grey)
+        return Pictures(canvas.cut(shot.frames[:, 0]), canvas.cut(shot.clean[:, 0]), shot.floor)
+
+    def _with_passer_by(self, light: Light, canvas: Canvas, reference: Tensor) -> Light:
+        """Let something stand in one frame; it is in the truth if that is the reference."""
+        chance, (batch, frames) = self.chance, light.frames.shape[:2]
+        colour = self.sources.ground(batch, canvas.torus, drawn=0.1)
+        cover = outline(chance, batch, canvas.torus, luminance(colour)[:, 0])[:, None]
+        aperture = Aperture.draw(chance, batch)
+        kernel = aperture.kernel(
+            aperture.gauge(canvas.torus), chance.log_uniform(0.3, 16.0, batch, 1, 1)
+        )
+        planes = canvas.middle(blurred(torch.cat([colour * cover, cover], 1), kernel))
+        paint, cover = planes[:, None, :3].clamp_min(0), planes[:, None, 3:].clamp(0, 1)
+        which = chance.index(frames, batch)
+        here = which[:, None] == torch.arange(frames, device=chance.device)
+        share = cover * here[..., None, None, None]
+        stack = light.frames * (1 - share) + paint * here[..., None, None, None]
+        in_truth = (which == reference)[:, None, None, None]
+        truth = light.truth * (1 - cover[:, 0] * in_truth) + paint[:, 0] * in_truth
+        return Light(stack, truth, light.linear)
+
+    def _with_copy(self, stack: Tensor, clean: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
+        """Put a copy of one frame in the place of another that is not the reference."""
+        chance, (batch, frames) = self.chance, stack.shape[:2]
+        rows = torch.arange(batch, device=chance.device)
+        number = torch.arange(frames, device=chance.device).repeat(batch, 1)
+        over = (reference + 1 + chance.index(frames - 1, batch)) % frames
+        number[rows, over] = chance.index(frames, batch)
+        return stack[rows[:, None], number], clean[rows[:, None], number]
