@@ -42,7 +42,7 @@ CPU = torch.device("cpu")
 PERFECT = WorldSettings(noiseless=1.0, quiet=0.0, jpeg=0.0, moved=0.0, unsteady=0.0, passer_by=0.0)
 
 
-def only(kind: str, settings: WorldSettings = WorldSettings()) -> WorldSettings:
+def only(kind: str, settings: WorldSettings) -> WorldSettings:
     return replace(settings, **{name: float(name == kind) for name in KINDS})
 
 
@@ -60,7 +60,9 @@ def sources(photos: torch.Tensor) -> Sources:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("frames", [1, 2, 5])
 def test_scenes_have_the_promised_shapes_and_ranges(photos, kind, frames):
-    busy = replace(only(kind), moved=0.7, unsteady=0.7, passer_by=0.5, repeated=0.5)
+    busy = replace(
+        only(kind, WorldSettings()), moved=0.7, unsteady=0.7, passer_by=0.5, repeated=0.5
+    )
     world = World(photos, seed=frames, settings=busy)
     for _ in range(3):
         scenes = world.draw(2, frames, 64)
@@ -68,10 +70,10 @@ def test_scenes_have_the_promised_shapes_and_ranges(photos, kind, frames):
         assert scenes.truth.shape == (2, 3, 64, 64)
         for values in (scenes.frames, scenes.clean, scenes.truth):
             assert values.dtype == torch.float32
-            assert 0 <= float(values.min()) and float(values.max()) <= 1
+            assert float(values.min()) >= 0 and float(values.max()) <= 1
         assert scenes.reference.dtype == torch.int64
-        assert -1 <= int(scenes.reference.min()) and int(scenes.reference.max()) < frames
-        assert 0 <= float(scenes.floor.min()) and float(scenes.floor.max()) <= 1
+        assert int(scenes.reference.min()) >= -1 and int(scenes.reference.max()) < frames
+        assert float(scenes.floor.min()) >= 0 and float(scenes.floor.max()) <= 1
         assert scenes.floor.shape == scenes.reference.shape == (2,)
 
 
@@ -128,7 +130,7 @@ def test_masked_frames_give_the_truth_back(sources):
 def test_blur_keeps_the_energy_of_lights(radius):
     chance = Chance(CPU, 3)
     aperture = Aperture.draw(chance, 8)
-    kernel = aperture.kernel(aperture.gauge(80), radius)
+    kernel = aperture.kernel(aperture.gauge(80), torch.tensor([[radius]]))
     assert float(kernel.min()) >= 0
     light = 40.0 * (chance.uniform(8, 3, 80, 80) > 0.99)
     before, after = light.sum((2, 3)), blurred(light, kernel).sum((2, 3))
@@ -146,7 +148,7 @@ def test_a_ladder_spreads_light_as_far_as_a_disc():
     ladder = lens.ladder(point, 96)
     away = torch.arange(96) - 48.0
     for radius in (3.3, 6.5, 13.0):
-        seen = ladder.at(torch.full((1, 1, 1), radius))[0, 0]
+        seen = ladder.at(torch.full((1, 1, 96, 96), radius))[0, 0, 0]
         spread = float((seen * (away[:, None] ** 2 + away**2)).sum())
         assert spread == pytest.approx(radius**2 / 2, rel=0.08)
 
@@ -182,7 +184,9 @@ def test_jpeg_is_what_the_library_makes(quality, code, share, most):
 def test_jpeg_of_full_quality_changes_next_to_nothing(photos):
     frames = photos[:, None, :, :61, :53] / 255
     same = compressed(frames, torch.full((2,), 100.0))
-    assert float((same - frames).abs().max()) <= 2.01 / 255
+    apart = 255 * (same - frames).abs()
+    # Luminance and chrominance are whole numbers, before the cosines and after them.
+    assert float(apart.mean()) < 0.7 and float(apart.max()) < 3.01
 
 
 def test_noise_has_the_level_that_was_asked_for():
@@ -234,13 +238,14 @@ def test_the_reference_stays_and_what_is_aligned_comes_back():
     still = replace(motion, residue=torch.zeros_like(motion.residue))
     planes = torch.stack([chance.field(2, 6, 96)] * 3, 1)
     depth = torch.full((2, 96, 96), 0.5)
-    sensor = torch.stack([still.seen(planes, k, depth) for k in range(3)], 1)
+    frames = planes[:, None].expand(2, 3, 3, 96, 96)
+    sensor = still.seen(frames, depth)
     aligned = still.aligned(sensor)[..., 12:-12, 12:-12]
     wanted = planes[:, None, :, 12:-12, 12:-12].expand_as(aligned)
     assert float((aligned - wanted).abs().max()) < 0.03
     assert float((sensor - planes[:, None])[..., 12:-12, 12:-12].abs().amax()) > 0.2
     rows = torch.arange(2)
-    moved = torch.stack([motion.seen(planes, k, depth * 0) for k in range(3)], 1)
+    moved = motion.seen(frames, depth * 0)
     torch.testing.assert_close(moved[rows, reference], planes, rtol=0, atol=1e-3)
     assert torch.equal(motion.aligned(moved)[rows, reference], moved[rows, reference])
 

@@ -74,25 +74,27 @@ class Aperture:
         # Vignetting by the barrel makes an eye smaller, it does not spread light further.
         return torch.where(self.blades > 0, polygon, eye * (1 - self.eye).sqrt())
 
-    def kernel(self, gauge: Tensor, radius: Tensor | float) -> Tensor:
-        """Kernels (B, N, N) of sum 1; radii, (B, 1, 1) or one, below 0 lie behind the focus."""
-        radius = torch.as_tensor(radius, device=gauge.device, dtype=gauge.dtype)
+    def kernel(self, gauge: Tensor, radius: Tensor) -> Tensor:
+        """Kernels (B, L, N, N) of sum 1; radii (B or 1, L) below 0 lie behind the focus."""
+        radius = radius[..., None, None]
+        gauge, (rim, hole, gaussian) = (
+            gauge[:, None],
+            (part[:, None] for part in (self.rim, self.hole, self.gaussian)),
+        )
         size = radius.abs().clamp_min(0.5)
         part = gauge / size
-        before = torch.exp(-(((part - 0.9) / 0.12) ** 2))
-        behind = torch.exp(-((part / 0.45) ** 2))
-        light = 1 + self.rim * torch.where(radius >= 0, before, behind)
+        bump = torch.where(radius >= 0, (part - 0.9) / 0.12, part / 0.45)
         edge = (size + 0.5 - gauge).clamp(0, 1)
-        hole = ((self.hole * size + 0.5 - gauge).clamp(0, 1) * (size > 3)) * (self.hole > 0)
-        flat = light * (edge - hole).clamp_min(0)
-        kernel = torch.where(self.gaussian, torch.exp(-2 * part.square()), flat)
+        inner = (hole * size + 0.5 - gauge).clamp(0, 1) * ((size > 3) & (hole > 0))
+        flat = (1 + rim * torch.exp(-bump.square())) * (edge - inner).clamp_min(0)
+        kernel = torch.where(gaussian, torch.exp(-2 * part.square()), flat)
         kernel = torch.where(size <= 0.5, (gauge == 0).to(kernel.dtype), kernel)
         return kernel / kernel.sum((-1, -2), keepdim=True)
 
 
 def blurred(planes: Tensor, kernel: Tensor) -> Tensor:
-    """Blur planes (B, C, N, N) on a torus by kernels (B, N, N)."""
-    spectrum = torch.fft.rfft2(planes) * torch.fft.rfft2(kernel)[:, None]
+    """Blur planes (B, C, N, N) on a torus by one kernel each, (B, 1, N, N)."""
+    spectrum = torch.fft.rfft2(planes) * torch.fft.rfft2(kernel)
     return torch.fft.irfft2(spectrum, s=planes.shape[-2:])
 
 
@@ -118,20 +120,16 @@ class Lens:
         )
         self.sided = sided
         self.radii = torch.tensor(radii, device=gauge.device)
-        self.spectra = [
-            torch.fft.rfft2(aperture.kernel(gauge, radius)) * sharpness for radius in radii
-        ]
+        self.spectra = torch.fft.rfft2(aperture.kernel(gauge, self.radii[None]))
+        self.spectra *= sharpness[:, None]
 
     def ladder(self, planes: Tensor, side: int) -> Ladder:
         """Blur planes (B, C, N, N) by all radii and keep the middle, of ``side`` pixels."""
-        spectrum = torch.fft.rfft2(planes)
+        spectrum = torch.fft.rfft2(planes)[:, None] * self.spectra[:, :, None]
+        steps = torch.fft.irfft2(spectrum, s=planes.shape[-2:])
         start = (planes.shape[-1] - side) // 2
-        middle = (..., slice(start, start + side), slice(start, start + side))
-        steps = [
-            torch.fft.irfft2(spectrum * kernel[:, None], s=planes.shape[-2:])[middle]
-            for kernel in self.spectra
-        ]
-        return Ladder(self.radii, torch.stack(steps, 1), sided=self.sided)
+        middle = steps[..., start : start + side, start : start + side].contiguous()
+        return Ladder(self.radii, middle, sided=self.sided)
 
 
 @dataclass(frozen=True)
@@ -143,17 +141,15 @@ class Ladder:
     sided: bool
 
     def at(self, radius: Tensor) -> Tensor:
-        """Return planes (B, C, H, W) with these radii, which broadcast to (B, H, W)."""
+        """Return frames (B, K, C, H, W) with radii (B, K, H, W)."""
         radius = radius if self.sided else radius.abs()
-        radius = radius.expand(self.planes.shape[0], *self.planes.shape[-2:]).contiguous()
-        below = torch.bucketize(radius, self.radii[1:-1], right=True)
+        below = torch.bucketize(radius.contiguous(), self.radii[1:-1], right=True)
         square = self.radii * self.radii.abs()
         low, high = square[below], square[below + 1]
-        share = ((radius * radius.abs() - low) / (high - low)).clamp(0, 1)[:, None]
-        # Within half a pixel both steps are the sharp picture; taking one keeps it exact.
-        shape = (-1, 1, self.planes.shape[2], -1, -1)
+        share = ((radius * radius.abs() - low) / (high - low)).clamp(0, 1)[:, :, None]
+        shape = (-1, -1, self.planes.shape[2], -1, -1)
         under, over = (
-            torch.gather(self.planes, 1, step[:, None, None].expand(shape))[:, 0]
+            torch.gather(self.planes, 1, step[:, :, None].expand(shape))
             for step in (below, below + 1)
         )
         return torch.lerp(under, over, share)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -78,32 +77,26 @@ def outline(chance: Chance, batch: int, side: int, silhouette: Tensor) -> Tensor
 def hairs(chance: Chance, batch: int, side: int, count: int) -> Tensor:
     """Hairs, bristles, legs: bent lines that taper, half a pixel to some pixels wide."""
     y, x = places(side, chance.device)
-    cover = torch.zeros(batch, side, side, device=chance.device)
+    one, each = (batch, 1, 1, 1), (batch, count, 1, 1)
     # Those of one thing are alike and point much the same way, or all ways.
-    typical = chance.log_uniform(0.35, 4.0, batch, 1, 1)
-    facing = chance.uniform(batch, 1, 1, high=2 * math.pi)
-    spread = chance.uniform(batch, 1, 1) ** 2 * math.pi
-    for _ in range(count):
-        turn = facing + spread * chance.uniform(batch, 1, 1, low=-1)
-        down, right = (
-            y - 0.6 * side * chance.uniform(batch, 1, 1, low=-1),
-            x - 0.6 * side * chance.uniform(batch, 1, 1, low=-1),
-        )
-        along = right * torch.cos(turn) + down * torch.sin(turn)
-        length = side * chance.log_uniform(0.15, 1.5, batch, 1, 1)
-        part = (along / length).clamp(0, 1)
-        bend = 0.25 * length * chance.normal(batch, 1, 1)
-        sway = 0.02 * length * chance.normal(batch, 1, 1)
-        path = bend * part.square() + sway * torch.sin(6 * part)
-        slope = (2 * bend * part + 6 * sway * torch.cos(6 * part)) / length
-        across = down * torch.cos(turn) - right * torch.sin(turn)
-        away = (across - path).abs() / torch.sqrt(1 + slope.square())
-        half = typical * chance.log_uniform(0.6, 1.6, batch, 1, 1)
-        half = half * (1 - chance.uniform(batch, 1, 1, low=0.2, high=0.95) * part)
-        ends = (0.5 + along).clamp(0, 1) * (0.5 + length - along).clamp(0, 1)
-        line = torch.minimum((half + 0.5 - away).clamp(0, 1), 2 * half)
-        cover = torch.maximum(cover, line * ends)
-    return cover
+    turn = chance.uniform(*one, high=2 * math.pi)
+    turn = turn + chance.uniform(*one) ** 2 * math.pi * chance.uniform(*each, low=-1)
+    down = y - 0.6 * side * chance.uniform(*each, low=-1)
+    right = x - 0.6 * side * chance.uniform(*each, low=-1)
+    along = right * torch.cos(turn) + down * torch.sin(turn)
+    across = down * torch.cos(turn) - right * torch.sin(turn)
+    length = side * chance.log_uniform(0.15, 1.5, *each)
+    part = (along / length).clamp(0, 1)
+    bend = 0.25 * length * chance.normal(*each)
+    sway = 0.02 * length * chance.normal(*each)
+    path = bend * part.square() + sway * torch.sin(6 * part)
+    slope = (2 * bend * part + 6 * sway * torch.cos(6 * part)) / length
+    away = (across - path).abs() / torch.sqrt(1 + slope.square())
+    half = chance.log_uniform(0.35, 4.0, *one) * chance.log_uniform(0.6, 1.6, *each)
+    half = half * (1 - chance.uniform(*each, low=0.2, high=0.95) * part)
+    ends = (0.5 + along).clamp(0, 1) * (0.5 + length - along).clamp(0, 1)
+    line = torch.minimum((half + 0.5 - away).clamp(0, 1), 2 * half)
+    return (line * ends).amax(1)
 
 
 def web(chance: Chance, batch: int, side: int, bumps: int, half: Tensor) -> Tensor:
@@ -123,45 +116,40 @@ def web(chance: Chance, batch: int, side: int, bumps: int, half: Tensor) -> Tens
 
 def scattered(
     chance: Chance, batch: int, side: int, apart: float, numbers: int, jitter: float = 1.0
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield places about one thing in every cell of a lattice, nine times in all.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Places about one thing in every cell of a lattice, of which each pixel sees nine.
 
-    The things of a lattice of cells ``apart`` pixels wide may reach one cell beyond their own, so
-    a pixel sees those of nine cells: each time it is told how many pixels down and right (B, N, N)
-    it lies of one, and that thing's own uniform numbers (B, ``numbers``, N, N).
+    The things of a lattice of cells ``apart`` pixels wide may reach one cell beyond their own.
+    A pixel is told how many pixels down and right (B, 9, N, N) it lies of those of the nine cells
+    about it, and the uniform numbers (``numbers``, B, 9, N, N) that each thing has.
     """
     y, x = places(side, chance.device)
     turn = chance.number(0, 2 * math.pi)
     down = (y * math.cos(turn) - x * math.sin(turn)) / apart
     right = (y * math.sin(turn) + x * math.cos(turn)) / apart
-    row, column = down.floor(), right.floor()
     cells = math.ceil(side * 1.42 / apart) + 4
-    table = chance.uniform(batch, numbers + 2, cells, cells)
-    for dy in (-1, 0, 1):
-        for dx in (-1, 0, 1):
-            i = (row + dy).long() + cells // 2
-            j = (column + dx).long() + cells // 2
-            own = table[:, :, i, j]
-            centre_y = row + dy + 0.5 + jitter * (own[:, 0] - 0.5)
-            centre_x = column + dx + 0.5 + jitter * (own[:, 1] - 0.5)
-            yield (down - centre_y) * apart, (right - centre_x) * apart, own[:, 2:]
+    table = chance.uniform(numbers + 2, batch, cells, cells)
+    about = torch.arange(9, device=chance.device).view(9, 1, 1)
+    row, column = down.floor() + about // 3 - 1, right.floor() + about % 3 - 1
+    own = table[:, :, row.long() + cells // 2, column.long() + cells // 2]
+    down = down - row - 0.5 - jitter * (own[0] - 0.5)
+    right = right - column - 0.5 - jitter * (own[1] - 0.5)
+    return down * apart, right * apart, own[2:]
 
 
 def dots(
     chance: Chance, batch: int, side: int, apart: float, *, share: float, largest: float = 64.0
 ) -> Tensor:
     """Dust, granules, droplets: round or longish things in a share of the cells."""
-    cover = torch.zeros(batch, side, side, device=chance.device)
-    flatness = chance.uniform(batch, 1, 1)
-    for down, right, own in scattered(chance, batch, side, apart, 4):
-        angle = 2 * math.pi * own[:, 0]
-        across = down * torch.cos(angle) - right * torch.sin(angle)
-        along = down * torch.sin(angle) + right * torch.cos(angle)
-        away = torch.hypot(across * (1 + 2 * flatness * own[:, 1]), along)
-        radius = (0.5 * apart * own[:, 2] ** 3).clamp(0.3, largest)
-        dot = torch.minimum((radius + 0.5 - away).clamp(0, 1), (3 * radius.square()).clamp_max(1))
-        cover = torch.maximum(cover, dot * (own[:, 3] < share))
-    return cover
+    flatness = chance.uniform(batch, 1, 1, 1)
+    down, right, own = scattered(chance, batch, side, apart, 4)
+    angle = 2 * math.pi * own[0]
+    across = down * torch.cos(angle) - right * torch.sin(angle)
+    along = down * torch.sin(angle) + right * torch.cos(angle)
+    away = torch.hypot(across * (1 + 2 * flatness * own[1]), along)
+    radius = (0.5 * apart * own[2] ** 3).clamp(0.3, largest)
+    dot = torch.minimum((radius + 0.5 - away).clamp(0, 1), (3 * radius.square()).clamp_max(1))
+    return (dot * (own[3] < share)).amax(1)
 
 
 def glyphs(chance: Chance, batch: int, side: int, height: float) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from cofuse.learning.world.chance import Chance
 from cofuse.learning.world.drawing import places
 
-__all__ = ["Sweep", "least", "surface"]
+__all__ = ["Sweep", "radii", "surface"]
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,14 @@ class Sweep:
         return self.focus.gather(1, (depth[:, None] - self.focus).abs().argmin(1, True))[:, 0]
 
 
-def least(depth: Tensor, focus: Tensor) -> Tensor:
-    """Radius of the least blurred frame's blur, with its sign, of depths (B, H, W)."""
-    best = depth - focus[:, 0, None, None]
-    for index in range(1, focus.shape[1]):
-        radius = depth - focus[:, index, None, None]
-        best = torch.where(radius.abs() < best.abs(), radius, best)
-    return best
+def radii(depth: Tensor, focus: Tensor) -> Tensor:
+    """Radii (B, K + 1, H, W), with signs, of depths (B, H, W) in all frames and in the truth.
+
+    The truth shows every place as the frame does that blurs it least.
+    """
+    apart = depth[:, None] - focus[..., None, None]
+    best = apart.abs().argmin(1, keepdim=True)
+    return torch.cat([apart, apart.gather(1, best)], 1)
 
 
 def surface(chance: Chance, batch: int, side: int, relief: Tensor) -> Tensor:

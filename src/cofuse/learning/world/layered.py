@@ -12,7 +12,7 @@ from cofuse.learning.world.blur import Aperture, Ladder, Lens
 from cofuse.learning.world.canvas import Canvas
 from cofuse.learning.world.chance import Chance
 from cofuse.learning.world.drawing import outline
-from cofuse.learning.world.focus import Sweep, least, surface
+from cofuse.learning.world.focus import Sweep, radii, surface
 from cofuse.learning.world.motion import Motion
 from cofuse.learning.world.settings import WorldSettings
 from cofuse.learning.world.sources import Sources, luminance
@@ -96,24 +96,17 @@ def photographic(
         ground = ground * (1 - dark * _shadow(planes[:, 3:]).roll(way, (2, 3)))
     sheets.insert(0, _Sheet(lens.ladder(ground, canvas.side), depth_of_ground))
 
-    def view(frame: int | None) -> Tensor:
-        """One frame, or the truth: everything as the least blurred of the frames shows it."""
-        picture = None
-        for sheet in sheets:
-            if frame is None:
-                radius = least(sheet.depth, sweep.focus)
-            else:
-                radius = sheet.depth - sweep.focus[:, frame, None, None]
-            planes = sheet.ladder.at(radius)
-            if frame is not None and motion is not None:
-                part = sheet.depth / (sweep.depth[:, None, None] + canvas.largest_blur)
-                planes = motion.seen(planes, frame, part)
-            colour, cover = planes[:, :3], planes[:, 3:]
-            picture = colour if picture is None else picture * (1 - cover.clamp(0, 1)) + colour
-        assert picture is not None
-        return picture.clamp_min(0)
-
-    return Light(torch.stack([view(k) for k in range(frames)], 1), view(None), linear=True)
+    views = None
+    for sheet in sheets:
+        planes = sheet.ladder.at(radii(sheet.depth, sweep.focus))
+        if motion is not None:
+            part = sheet.depth / (sweep.depth[:, None, None] + canvas.largest_blur)
+            planes = torch.cat([motion.seen(planes[:, :-1], part), planes[:, -1:]], 1)
+        colour, cover = planes[:, :, :3], planes[:, :, 3:]
+        views = colour if views is None else views * (1 - cover.clamp(0, 1)) + colour
+    assert views is not None
+    views = views.clamp_min(0)
+    return Light(views[:, :-1], views[:, -1], linear=True)
 
 
 def _thing(sources: Sources, ground: Tensor, side: int) -> Tensor:

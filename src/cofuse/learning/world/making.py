@@ -156,7 +156,7 @@ class World:
         cover = outline(chance, batch, canvas.torus, luminance(colour)[:, 0])[:, None]
         aperture = Aperture.draw(chance, batch)
         kernel = aperture.kernel(
-            aperture.gauge(canvas.torus), chance.log_uniform(0.3, 16.0, batch, 1, 1)
+            aperture.gauge(canvas.torus), chance.log_uniform(0.3, 16.0, batch, 1)
         )
         planes = canvas.middle(blurred(torch.cat([colour * cover, cover], 1), kernel))
         paint, cover = planes[:, None, :3].clamp_min(0), planes[:, None, 3:].clamp(0, 1)

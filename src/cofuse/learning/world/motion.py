@@ -66,18 +66,18 @@ class Motion:
             resampled=resampled,
         )
 
-    def seen(self, planes: Tensor, frame: int, depth: Tensor) -> Tensor:
-        """What a frame's sensor sees of planes (B, C, H, W) at depths (B, H, W), 0 to 1."""
-        side = planes.shape[-1]
-        y, x = places(side, planes.device)
-        zoom = 1 + self.zoom[:, frame, None, None]
-        shift = self.shift[:, frame, :, None, None]
-        offset = self.residue[:, frame] + (
-            self.parallax[:, frame, :, None, None] * (depth[:, None] - 0.5)
+    def seen(self, planes: Tensor, depth: Tensor) -> Tensor:
+        """What sensors see of planes (B, K, C, H, W) at depths (B, H, W), 0 to 1."""
+        y, x = places(planes.shape[-1], planes.device)
+        zoom = 1 + self.zoom[..., None, None]
+        down, right = (
+            (y - self.shift[:, :, 1, None, None]) / zoom,
+            (x - self.shift[:, :, 0, None, None]) / zoom,
         )
-        return warped(
-            planes, (x - shift[:, 0]) / zoom + offset[:, 0], (y - shift[:, 1]) / zoom + offset[:, 1]
-        )
+        offset = self.residue + self.parallax[..., None, None] * (depth[:, None, None] - 0.5)
+        right, down = right + offset[:, :, 0], down + offset[:, :, 1]
+        moved = warped(planes.flatten(0, 1), right.flatten(0, 1), down.flatten(0, 1))
+        return moved.view_as(planes)
 
     def aligned(self, frames: Tensor) -> Tensor:
         """Resample frames (B, K, C, H, W) as an aligner does."""

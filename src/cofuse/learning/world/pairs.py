@@ -14,7 +14,7 @@ from cofuse.learning.world.blur import Aperture, Lens, blurred
 from cofuse.learning.world.canvas import Canvas
 from cofuse.learning.world.chance import Chance
 from cofuse.learning.world.drawing import outline
-from cofuse.learning.world.focus import Sweep, least, surface
+from cofuse.learning.world.focus import Sweep, radii, surface
 from cofuse.learning.world.layered import Light
 from cofuse.learning.world.settings import WorldSettings
 from cofuse.learning.world.sources import Sources, luminance
@@ -30,19 +30,18 @@ def masked(sources: Sources, canvas: Canvas, batch: int, frames: int) -> Light:
     gaussian = chance.happens(0.6)
     aperture = Aperture.draw(chance, batch, gaussian=float(gaussian))
     # Standard deviations of 1 to 12 pixels, or discs of these radii.
-    radius = chance.log_uniform(1.0, 12.0, batch, 1, 1) * (2.0 if gaussian else 1.0)
+    radius = chance.log_uniform(1.0, 12.0, batch, 1) * (2.0 if gaussian else 1.0)
     padded = _with_border(picture, canvas, dark=chance.happens(0.25))
     soft = canvas.middle(blurred(padded, aperture.kernel(aperture.gauge(canvas.torus), radius)))
     sharp = canvas.middle(picture)
     # In some collections every other frame is sharp there, in others one alone.
     one_blurred = frames > 2 and chance.happens(0.3)
-    views = []
-    for frame in range(frames):
-        mine = (region == frame) != one_blurred
-        views.append(torch.where(mine[:, None], sharp, soft.clamp(0, 1)))
+    number = torch.arange(frames, device=chance.device).view(1, -1, 1, 1)
+    mine = (region[:, None] == number) != one_blurred
+    views = torch.where(mine[:, :, None], sharp[:, None], soft.clamp(0, 1)[:, None])
     if frames == 1:
         return Light(sharp[:, None], sharp, linear=False)
-    return Light(torch.stack(views, 1), sharp, linear=False)
+    return Light(views, sharp, linear=False)
 
 
 def mapped(
@@ -67,9 +66,8 @@ def mapped(
         Aperture.draw(chance, batch, gaussian=0.6), canvas.torus, largest, none, sided=False
     )
     ladder = lens.ladder(picture, canvas.side)
-    views = [ladder.at(depth - sweep.focus[:, k, None, None]) for k in range(frames)]
-    truth = ladder.at(least(depth, sweep.focus))
-    return Light(torch.stack(views, 1).clamp(0, 1), truth.clamp(0, 1), linear=False)
+    views = ladder.at(radii(depth, sweep.focus)).clamp(0, 1)
+    return Light(views[:, :-1], views[:, -1], linear=False)
 
 
 def _picture(sources: Sources, canvas: Canvas, batch: int) -> Tensor:

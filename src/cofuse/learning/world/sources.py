@@ -155,12 +155,11 @@ class Sources:
         chance = self.chance
         picture = self._plain(batch, side)
         apart = chance.log_number(4, 24)
-        radius = apart * chance.uniform(batch, 1, 1, low=0.2, high=0.45)
-        colour = self._tint(batch, 0, 1, 0.5)
-        for down, right, own in scattered(chance, batch, side, apart, 1, chance.number(0, 0.2)):
-            dot = (radius + 0.5 - torch.hypot(down, right)).clamp(0, 1)
-            picture = torch.lerp(picture, colour, (dot * (0.7 + 0.3 * own[:, 0]))[:, None])
-        return picture
+        radius = apart * chance.uniform(batch, 1, 1, 1, low=0.2, high=0.45)
+        down, right, own = scattered(chance, batch, side, apart, 1, chance.number(0, 0.2))
+        dot = (radius + 0.5 - torch.hypot(down, right)).clamp(0, 1)
+        cover = (dot * (0.7 + 0.3 * own[0])).amax(1)[:, None]
+        return torch.lerp(picture, self._tint(batch, 0, 1, 0.5), cover)
 
     def _board(self, batch: int, side: int) -> Tensor:
         """A circuit board: tracks, pads with gloss, chips, white letters."""
@@ -169,23 +168,22 @@ class Sources:
         plain = torch.where(chance.some(0.6, batch, 1, 1, 1), green, self._tint(batch, 0.05, 0.4))
         picture = plain + 0.02 * chance.field(batch, 40, side)[:, None]
         apart = chance.log_number(12, 48)
-        turn = chance.index(4, batch, 1, 1)
-        metal = self._tint(batch, 0.5, 0.9)
-        half = apart * chance.uniform(batch, 1, 1, low=0.05, high=0.2)
-        for down, right, own in scattered(chance, batch, side, apart, 3, 0.0):
-            # A track leaves its cell to the middle of the next: it goes on there or ends.
-            along, across = torch.where(own[:, 0] < 0.5, down, right), right + down
-            across = across - along
-            length = apart * (0.5 + (own[:, 1] < 0.6).float() * 0.5)
-            track = (half + 0.5 - across.abs()).clamp(0, 1) * (length - along.abs()).clamp(0, 1)
-            track = track * (own[:, 2] < 0.5)
-            picture = torch.lerp(picture, plain * 1.5 + 0.05, track[:, None])
-            away = torch.hypot(down, right)
-            pad = (0.3 * apart + 0.5 - away).clamp(0, 1) * (own[:, 2] > 0.8)
-            hole = (0.14 * apart + 0.5 - away).clamp(0, 1)
-            gloss = torch.where(turn > 1, down, right) / apart
-            solder = metal * (0.8 + gloss[:, None]) * (1 - 0.9 * hole[:, None])
-            picture = torch.lerp(picture, solder, pad[:, None])
+        half = apart * chance.uniform(batch, 1, 1, 1, low=0.05, high=0.2)
+        down, right, own = scattered(chance, batch, side, apart, 3, 0.0)
+        # A track leaves its cell to the middle of the next: it goes on there or ends.
+        upright = own[0] < 0.5
+        along, across = torch.where(upright, down, right), torch.where(upright, right, down)
+        length = apart * (0.5 + 0.5 * (own[1] < 0.6))
+        track = (half + 0.5 - across.abs()).clamp(0, 1) * (length - along.abs()).clamp(0, 1)
+        track = (track * (own[2] < 0.5)).amax(1)[:, None]
+        picture = torch.lerp(picture, plain * 1.5 + 0.05, track)
+        away = torch.hypot(down, right)
+        pad = (0.3 * apart + 0.5 - away).clamp(0, 1) * (own[2] > 0.8)
+        hole = (0.14 * apart + 0.5 - away).clamp(0, 1)
+        # Pads do not reach each other, so their sum is that of one.
+        shine = (pad * (0.8 + right / apart) * (1 - 0.9 * hole)).sum(1)[:, None]
+        pad = pad.sum(1)[:, None]
+        picture = picture * (1 - pad) + self._tint(batch, 0.5, 0.9) * shine
         chip = (chance.field(batch, 2, side) > 0.9).float()[:, None]
         picture = torch.lerp(picture, self._tint(batch, 0.05, 0.2), chip)
         letters = glyphs(chance, batch, side, chance.log_number(10, 40))

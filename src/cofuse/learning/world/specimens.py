@@ -15,7 +15,7 @@ from cofuse.learning.world.blur import Aperture, Ladder, Lens
 from cofuse.learning.world.canvas import Canvas
 from cofuse.learning.world.chance import Chance
 from cofuse.learning.world.drawing import dots, scattered, web
-from cofuse.learning.world.focus import Sweep, least, surface
+from cofuse.learning.world.focus import Sweep, radii, surface
 from cofuse.learning.world.layered import Light, softness
 from cofuse.learning.world.motion import Motion
 from cofuse.learning.world.settings import WorldSettings
@@ -53,25 +53,20 @@ def specimens(
         slant = chance.uniform(batch, 1, 1) * (flat - 0.5)
         depth = sweep.depth[:, None, None] * (chance.uniform(batch, 1, 1) + slant)
         sheets.append((lens.ladder(planes, canvas.side), depth))
-    lamp = chance.uniform(batch, 1, 1, 1, low=0.5, high=1.05)
-    lamp = lamp * (1 + 0.06 * chance.uniform(batch, 3, 1, 1, low=-1))
-    ground = chance.log_uniform(0.002, 0.1, batch, 1, 1, 1)
+    lamp = chance.uniform(batch, 1, 1, 1, 1, low=0.5, high=1.05)
+    lamp = lamp * (1 + 0.06 * chance.uniform(batch, 1, 3, 1, 1, low=-1))
+    ground = chance.log_uniform(0.002, 0.1, batch, 1, 1, 1, 1)
 
-    def view(frame: int | None) -> Tensor:
-        parts = []
-        for ladder, depth in sheets:
-            if frame is None:
-                radius = least(depth, sweep.focus)
-            else:
-                radius = depth - sweep.focus[:, frame, None, None]
-            planes = ladder.at(radius)
-            if frame is not None and motion is not None:
-                planes = motion.seen(planes, frame, depth / sweep.depth[:, None, None])
-            parts.append(planes.clamp_min(0))
-        together = torch.stack(parts)
-        return ground + together.sum(0) if emits else lamp * together.prod(0)
-
-    return Light(torch.stack([view(k) for k in range(frames)], 1), view(None), linear=True)
+    parts = []
+    for ladder, depth in sheets:
+        planes = ladder.at(radii(depth, sweep.focus))
+        if motion is not None:
+            moved = motion.seen(planes[:, :-1], depth / sweep.depth[:, None, None])
+            planes = torch.cat([moved, planes[:, -1:]], 1)
+        parts.append(planes.clamp_min(0))
+    together = torch.stack(parts)
+    views = ground + together.sum(0) if emits else lamp * together.prod(0)
+    return Light(views[:, :-1], views[:, -1], linear=True)
 
 
 def _stains(chance: Chance, batch: int) -> Tensor:
@@ -100,22 +95,19 @@ def _cells(sources: Sources, batch: int, side: int, stains: Tensor) -> Tensor:
     """Light let through, (B, 3, N, N), by thin large cells with nuclei, folds and granules."""
     chance = sources.chance
     apart = chance.log_number(50, 220)
-    body, nucleus, rim = (torch.zeros(batch, side, side, device=chance.device) for _ in range(3))
     ragged = 0.1 * apart * chance.field(batch, max(2, round(3 * side / apart)), side)
-    share = chance.uniform(batch, 1, 1, low=0.3, high=0.9)
-    for down, right, own in scattered(chance, batch, side, apart, 6):
-        angle = 2 * math.pi * own[:, 0]
-        across = down * torch.cos(angle) - right * torch.sin(angle)
-        along = down * torch.sin(angle) + right * torch.cos(angle)
-        away = torch.hypot(across * (1 + own[:, 1]), along) + ragged
-        inside = apart * (0.45 + 0.4 * own[:, 2]) - away
-        there = (own[:, 3] < share).float()
-        body = body + there * (0.5 + inside / 2).clamp(0, 1) * (0.5 + own[:, 4])
-        rim = rim + there * torch.exp(-((inside / 2) ** 2))
-        core = apart * (0.06 + 0.08 * own[:, 5]) - torch.hypot(
-            across * (1 + 0.5 * own[:, 1]), along
-        )
-        nucleus = torch.maximum(nucleus, there * (0.5 + core / 2).clamp(0, 1))
+    share = chance.uniform(batch, 1, 1, 1, low=0.3, high=0.9)
+    down, right, own = scattered(chance, batch, side, apart, 6)
+    angle = 2 * math.pi * own[0]
+    across = down * torch.cos(angle) - right * torch.sin(angle)
+    along = down * torch.sin(angle) + right * torch.cos(angle)
+    away = torch.hypot(across * (1 + own[1]), along) + ragged[:, None]
+    inside = apart * (0.45 + 0.4 * own[2]) - away
+    there = (own[3] < share).float()
+    body = (there * (0.5 + inside / 2).clamp(0, 1) * (0.5 + own[4])).sum(1)
+    rim = (there * torch.exp(-((inside / 2) ** 2))).sum(1)
+    core = apart * (0.06 + 0.08 * own[5]) - torch.hypot(across * (1 + 0.5 * own[1]), along)
+    nucleus = (there * (0.5 + core / 2).clamp(0, 1)).amax(1)
     texture = 1 + chance.uniform(batch, 1, 1, high=2.0) * _texture(sources, batch, side)
     granules = dots(chance, batch, side, chance.log_number(5, 20), share=0.3)
     granules = granules * (chance.field(batch, 4, side) > 0) * body.clamp(0, 1)
@@ -130,18 +122,16 @@ def _smear(sources: Sources, batch: int, side: int, stains: Tensor) -> Tensor:
     """Light let through by blood: round cells, pale in the middle, some with a large nucleus."""
     chance = sources.chance
     apart = chance.log_number(18, 90)
-    body, nucleus = (torch.zeros(batch, side, side, device=chance.device) for _ in range(2))
-    share = chance.uniform(batch, 1, 1, low=0.3, high=1.0)
-    pallor = chance.uniform(batch, 1, 1, low=0.1, high=0.8)
-    for down, right, own in scattered(chance, batch, side, apart, 4):
-        radius = apart * (0.42 + 0.1 * own[:, 0])
-        away = torch.hypot(down * (1 + 0.25 * own[:, 1]), right)
-        there = (own[:, 2] < share).float()
-        pale = pallor * torch.exp(-((away / (0.45 * radius)) ** 2))
-        body = body + there * (radius + 0.5 - away).clamp(0, 1) * (1 - pale)
-        lobes = torch.hypot(down + 0.3 * radius * torch.sin(right / radius * 3), right)
-        core = there * (own[:, 3] > 0.93) * (0.5 + 0.7 * radius - lobes).clamp(0, 1)
-        nucleus = torch.maximum(nucleus, core)
+    share = chance.uniform(batch, 1, 1, 1, low=0.3, high=1.0)
+    pallor = chance.uniform(batch, 1, 1, 1, low=0.1, high=0.8)
+    down, right, own = scattered(chance, batch, side, apart, 4)
+    radius = apart * (0.42 + 0.1 * own[0])
+    away = torch.hypot(down * (1 + 0.25 * own[1]), right)
+    there = (own[2] < share).float()
+    pale = pallor * torch.exp(-((away / (0.45 * radius)) ** 2))
+    body = (there * (radius + 0.5 - away).clamp(0, 1) * (1 - pale)).sum(1)
+    lobes = torch.hypot(down + 0.3 * radius * torch.sin(right / radius * 3), right)
+    nucleus = (there * (own[3] > 0.93) * (0.5 + 0.7 * radius - lobes).clamp(0, 1)).amax(1)
     texture = 1 + 0.3 * _texture(sources, batch, side)
     density = stains[:, 0] * (body * texture)[:, None] + stains[:, 1] * nucleus[:, None]
     return torch.exp(-density.clamp_min(0))
