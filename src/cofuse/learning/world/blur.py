@@ -140,16 +140,22 @@ class Ladder:
     planes: Tensor
     sided: bool
 
-    def at(self, radius: Tensor) -> Tensor:
-        """Return frames (B, K, C, H, W) with radii (B, K, H, W)."""
+    def at(self, radius: Tensor, offset: Tensor | None = None) -> Tensor:
+        """Return frames (B, K, C, H, W) with radii (B, K, H, W).
+
+        ``offset`` (B, C), if there is one, is added to the radii of each plane: a lens that is not
+        corrected for colours has a focus for each of them.
+        """
+        radius = radius[:, :, None]
+        if offset is not None:
+            radius = radius + offset[:, None, :, None, None]
         radius = radius if self.sided else radius.abs()
         below = torch.bucketize(radius.contiguous(), self.radii[1:-1], right=True)
         square = self.radii * self.radii.abs()
         low, high = square[below], square[below + 1]
-        share = ((radius * radius.abs() - low) / (high - low)).clamp(0, 1)[:, :, None]
+        share = ((radius * radius.abs() - low) / (high - low)).clamp(0, 1)
         shape = (-1, -1, self.planes.shape[2], -1, -1)
         under, over = (
-            torch.gather(self.planes, 1, step[:, :, None].expand(shape))
-            for step in (below, below + 1)
+            torch.gather(self.planes, 1, step.expand(shape)) for step in (below, below + 1)
         )
         return torch.lerp(under, over, share)

@@ -30,7 +30,7 @@ class Canvas:
     @staticmethod
     def draw(chance: Chance, size: int, largest_blur: float) -> Canvas:
         """Draw the largest blur of a batch, small ones as likely, and where the cut begins."""
-        largest = chance.log_number(min(8.0, largest_blur), largest_blur)
+        largest = chance.log_number(min(10.0, largest_blur), largest_blur)
         side = size + _SPARE
         # Light from farther beyond the border than this comes from the other side: still light.
         torus = 32 * math.ceil((side + 1.6 * largest) / 32)

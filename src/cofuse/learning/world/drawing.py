@@ -33,7 +33,7 @@ def outline(chance: Chance, batch: int, side: int, silhouette: Tensor) -> Tensor
     ``silhouette`` is the grey picture (B, N, N) that shapes of nature are cut from.
     """
     kind = chance.pick(
-        lump=0.12, star=0.15, half=0.2, hole=0.05, hairs=0.26, silhouette=0.16, bars=0.06
+        lump=0.12, star=0.15, half=0.2, hole=0.05, hairs=0.26, silhouette=0.18, bars=0.03
     )
     y, x = places(side, chance.device)
     if kind == "lump":

@@ -28,7 +28,7 @@ class Sweep:
         Half go from the nearest to the farthest place; others leave some out of focus; others
         are a part of a long sweep in fine steps, of which frames beside each other hardly differ.
         """
-        depth = largest * chance.log_uniform(0.2, 1.0, batch)
+        depth = largest * chance.log_uniform(0.3, 1.0, batch)
         whole = chance.some(0.5, batch)
         first = torch.where(whole, 0.0, 0.5 * chance.uniform(batch)) * depth
         last = torch.where(whole, 1.0, 0.5 + 0.5 * chance.uniform(batch)) * depth

@@ -46,7 +46,7 @@ def compressed(frames: Tensor, quality: Tensor, subsampling: tuple[int, int] = (
     to_ycc = torch.tensor(_TO_YCC, device=frames.device)
     levels = (frames.clamp(0, 1) * 255).round()
     # Whole numbers between all steps, as libraries have them.
-    ycc = torch.einsum("ij,bkjhw->bkihw", to_ycc, levels).round()
+    ycc = (levels[:, :, None] * to_ycc[:, :, None, None]).sum(3).round()
     luminance, chrominance = ycc[:, :, :1] - 128, ycc[:, :, 1:]
     luminance = _quantised(luminance, quality, _LUMINANCE)
     if subsampling == (1, 1):
@@ -63,19 +63,22 @@ def compressed(frames: Tensor, quality: Tensor, subsampling: tuple[int, int] = (
         )
         chrominance = large[..., : shape[-2], : shape[-1]].view(shape)
     ycc = torch.cat([luminance + 128, chrominance], 2)
-    rgb = torch.einsum("ij,bkjhw->bkihw", torch.tensor(_TO_RGB, device=frames.device), ycc)
+    to_rgb = torch.tensor(_TO_RGB, device=frames.device)
+    rgb = (ycc[:, :, None] * to_rgb[:, :, None, None]).sum(3)
     return rgb.round().clamp(0, 255) / 255
 
 
 def _quantised(planes: Tensor, quality: Tensor, table: tuple[tuple[int, ...], ...]) -> Tensor:
     """Round the cosine transform of planes (B, K, C, H, W) to the steps of a quality (B,)."""
     shape = planes.shape
-    flat = planes.flatten(0, 2)[:, None]
+    # In double precision: training may let matrix products of floats be rounded to 10 bits.
+    flat = planes.flatten(0, 2)[:, None].double()
     flat = F.pad(flat, (0, -shape[-1] % 8, 0, -shape[-2] % 8), mode="replicate")
     rows, columns = flat.shape[-2] // 8, flat.shape[-1] // 8
     blocks = flat.view(shape[0], -1, rows, 8, columns, 8)
     place = torch.arange(8, device=planes.device)
-    cosines = F.normalize(torch.cos(math.pi * torch.outer(place, 2 * place + 1) / 16), dim=1)
+    cosines = torch.cos(math.pi / 16 * torch.outer(place, 2 * place + 1).double())
+    cosines = F.normalize(cosines, dim=1)
     coefficients = torch.einsum("ui,bnricj,vj->bnrucv", cosines, blocks, cosines)
     percent = torch.where(quality < 50, 5000 / quality, 200 - 2 * quality)[:, None, None]
     steps = torch.tensor(table, device=planes.device) * percent
@@ -83,4 +86,4 @@ def _quantised(planes: Tensor, quality: Tensor, table: tuple[tuple[int, ...], ..
     coefficients = (coefficients / steps).round() * steps
     blocks = torch.einsum("ui,bnrucv,vj->bnricj", cosines, coefficients, cosines)
     whole = blocks.reshape(-1, rows * 8, columns * 8)[:, : shape[-2], : shape[-1]]
-    return whole.reshape(shape).round().clamp(-128, 127)
+    return whole.reshape(shape).round().clamp(-128, 127).to(planes.dtype)

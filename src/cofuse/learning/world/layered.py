@@ -34,16 +34,22 @@ class Light:
 
 @dataclass(frozen=True)
 class _Sheet:
-    """Colours times coverage, and coverage, (B, 4, ...) of a thing, and its depth (B, H, W)."""
+    """Colours times coverage, then coverage, 1 or 3 planes, of a thing; and its depth (B, H, W)."""
 
     ladder: Ladder
     depth: Tensor
 
 
-def softness(chance: Chance, settings: WorldSettings, batch: int) -> Tensor:
-    """Standard deviation (B,) of the blur of what is in focus."""
+def softness(chance: Chance, share: float, batch: int) -> Tensor:
+    """Standard deviation (B,) of the blur of what is in focus; a share have some."""
     soft = chance.log_uniform(0.4, 4.0, batch)
-    return torch.where(chance.some(settings.soft, batch), soft, 0.0)
+    return torch.where(chance.some(share, batch), soft, 0.0)
+
+
+def fringes(chance: Chance, batch: int) -> Tensor:
+    """How far (B, 6) red and blue are out of focus where green is in it, and their coverage."""
+    red, blue = chance.uniform(2, batch, low=-1.5, high=1.5)
+    return torch.stack([red, 0 * red, blue] * 2, 1)
 
 
 def photographic(
@@ -56,13 +62,13 @@ def photographic(
 ) -> Light:
     """Draw scenes of a ground and some things before it."""
     chance = sources.chance
-    sided = chance.happens(0.2)
+    offset = fringes(chance, batch) if chance.happens(settings.fringed) else None
     lens = Lens(
         Aperture.draw(chance, batch),
         canvas.torus,
         canvas.largest_blur,
-        softness(chance, settings, batch),
-        sided=sided,
+        softness(chance, settings.soft, batch),
+        sided=chance.happens(0.2),
     )
     sweep = Sweep.draw(chance, batch, frames, canvas.largest_blur)
     ground = sources.ground(batch, canvas.torus, drawn=settings.drawn)
@@ -88,17 +94,21 @@ def photographic(
         shape = torch.where(chance.some(0.5, batch, 1, 1), slant, 1 - height)
         reach = sweep.depth * chance.uniform(batch) * chance.some(0.7, batch)
         depth = place[:, None, None] + 0.7 * reach[:, None, None] * shape
+        if offset is not None:
+            # The coverage spreads with each colour.
+            planes = torch.cat([planes, planes[:, 3:], planes[:, 3:]], 1)
         sheets.append(_Sheet(lens.ladder(planes, canvas.side), depth))
 
         # What stands near the ground keeps light from it.
         dark = chance.uniform(batch, 1, 1, 1, high=0.8) * chance.some(0.3, batch, 1, 1, 1)
         way = chance.whole(-16, 16), chance.whole(-16, 16)
-        ground = ground * (1 - dark * _shadow(planes[:, 3:]).roll(way, (2, 3)))
+        ground = ground * (1 - dark * _shadow(planes[:, 3:4]).roll(way, (2, 3)))
     sheets.insert(0, _Sheet(lens.ladder(ground, canvas.side), depth_of_ground))
 
     views = None
     for sheet in sheets:
-        planes = sheet.ladder.at(radii(sheet.depth, sweep.focus))
+        ours = None if offset is None else offset[:, : sheet.ladder.planes.shape[2]]
+        planes = sheet.ladder.at(radii(sheet.depth, sweep.focus), ours)
         if motion is not None:
             part = sheet.depth / (sweep.depth[:, None, None] + canvas.largest_blur)
             planes = torch.cat([motion.seen(planes[:, :-1], part), planes[:, -1:]], 1)

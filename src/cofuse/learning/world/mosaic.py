@@ -103,7 +103,11 @@ class Mosaic:
 
 
 def _filtered(plane: Tensor, weights: tuple[tuple[float, ...], ...]) -> Tensor:
-    """Correlate planes with small weights; the border is mirrored, which keeps the colours."""
-    kernel = torch.tensor(weights, device=plane.device, dtype=plane.dtype)[None, None]
+    """Correlate planes with small weights; the border is mirrored, which keeps the colours.
+
+    In double precision: training may let convolutions of floats be rounded to 10 bits.
+    """
+    kernel = torch.tensor(weights, device=plane.device, dtype=torch.float64)[None, None]
     reach = kernel.shape[-1] // 2
-    return F.conv2d(F.pad(plane, (reach,) * 4, mode="reflect"), kernel)
+    padded = F.pad(plane, (reach,) * 4, mode="reflect").double()
+    return F.conv2d(padded, kernel).to(plane.dtype)

@@ -109,10 +109,11 @@ def _coloured(chance: Chance, noise: Tensor) -> Tensor:
 def smoothed(planes: Tensor, sigma: float) -> Tensor:
     """Blur planes (..., H, W) by a Gaussian of some pixels; the border is repeated."""
     reach = max(1, round(3 * sigma))
-    place = torch.arange(-reach, reach + 1, device=planes.device)
+    # In double precision: training may let convolutions of floats be rounded to 10 bits.
+    place = torch.arange(-reach, reach + 1, device=planes.device, dtype=torch.float64)
     weights = torch.exp(-0.5 * (place / sigma) ** 2)
     weights = (weights / weights.sum()).view(1, 1, 1, -1)
     flat = planes.reshape(-1, 1, *planes.shape[-2:])
-    flat = F.pad(flat, (reach,) * 4, mode="replicate")
+    flat = F.pad(flat, (reach,) * 4, mode="replicate").double()
     flat = F.conv2d(F.conv2d(flat, weights), weights.transpose(2, 3))
-    return flat.view(planes.shape)
+    return flat.to(planes.dtype).view(planes.shape)

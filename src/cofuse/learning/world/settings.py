@@ -35,7 +35,11 @@ class WorldSettings:
     #: that could be told from a gradient.
     largest_blur: float = 64.0
     #: Scenes, of a picture, that even in focus are soft; 0.4 to 4 pixels standard deviation.
-    soft: float = 0.35
+    soft: float = 0.25
+    #: The same of microscopes, which have more pixels than their light can resolve.
+    soft_specimens: float = 0.6
+    #: Photographic scenes through a lens whose colours do not focus together.
+    fringed: float = 0.25
     #: Frames that do not lie on each other: hand-held, breathing, parallax.
     moved: float = 0.45
     #: Of these, such that were resampled by an aligner after they were read.

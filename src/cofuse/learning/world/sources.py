@@ -51,7 +51,7 @@ class Sources:
 
     def scale(self) -> float:
         """A scale to take photographs at: mostly sharp, at times with more pixels than detail."""
-        kind = self.chance.pick(sharp=0.55, native=0.3, soft=0.15)
+        kind = self.chance.pick(sharp=0.6, native=0.3, soft=0.1)
         low, high = {"sharp": (0.6, 1.0), "native": (1.0, 1.7), "soft": (1.7, 5.0)}[kind]
         return self.chance.log_number(low, high)
 
@@ -80,7 +80,7 @@ class Sources:
         """Vary contrast and exposure, and let lights be brighter than white."""
         chance, batch = self.chance, len(picture)
         weak = chance.log_uniform(0.06, 1.0, batch, 1, 1, 1)
-        contrast = torch.where(chance.some(0.2, batch, 1, 1, 1), weak, 1.0)
+        contrast = torch.where(chance.some(0.15, batch, 1, 1, 1), weak, 1.0)
         mean = picture.mean((2, 3), keepdim=True)
         light = STANDARD.light((mean + contrast * (picture - mean)).clamp(0, 1))
         dim = torch.where(chance.some(0.15, batch, 1, 1, 1), 3.0, 0.5)

@@ -38,7 +38,7 @@ def specimens(
         Aperture.draw(chance, batch, gaussian=0.5),
         canvas.torus,
         canvas.largest_blur,
-        softness(chance, settings, batch),
+        softness(chance, settings.soft_specimens, batch),
         sided=chance.happens(0.5),
     )
     sweep = Sweep.draw(chance, batch, frames, canvas.largest_blur)
