@@ -234,7 +234,7 @@ def test_tone_is_undone_by_its_inverse():
 def test_the_reference_stays_and_what_is_aligned_comes_back():
     chance = Chance(CPU, 5)
     reference = torch.tensor([1, 0])
-    motion = Motion.draw(chance, reference, 3, 96, resampled=True)
+    motion = Motion.draw(chance, reference, 3, 96, resampled=True, far=0.0)
     still = replace(motion, residue=torch.zeros_like(motion.residue))
     planes = torch.stack([chance.field(2, 6, 96)] * 3, 1)
     depth = torch.full((2, 96, 96), 0.5)

@@ -48,7 +48,8 @@ def photograph(
         level = NoiseLevel(0.4 * level.sigma, level.floor)
         way = chance.pick(photons=0.6, grain=0.3, mosaic=0.1)
     else:
-        way = chance.pick(grain=0.5, mosaic=0.5)
+        # Collections are made from pictures that have been through all this before.
+        way = chance.pick(grain=1.0, mosaic=1.0 if light.linear else 0.5)
     if way == "mosaic":
         noisy, clean, floor = _through_mosaic(chance, views, level, tone)
         noisy, clean = _greyed(noisy, grey), _greyed(clean, grey)
@@ -63,7 +64,7 @@ def photograph(
         # Grey pictures have the same noise in all their planes.
         noisy = torch.where(grey[:, None, None, None, None], noisy[:, :, :1], noisy)
     values = torch.cat([noisy, clean], 1)
-    if not specimen and chance.happens(0.55):
+    if not specimen and chance.happens(0.55 if light.linear else 0.3):
         values = _processed(chance, values, level)
     values = values.clamp(0, 1)
     noisy, clean, truth = values[:, :frames], values[:, frames:-1], values[:, -1]

@@ -93,7 +93,9 @@ class World:
         motion = exposure = None
         if differ and chance.happens(settings.moved):
             resampled = chance.happens(settings.resampled)
-            motion = Motion.draw(chance, reference, frames, canvas.side, resampled=resampled)
+            motion = Motion.draw(
+                chance, reference, frames, canvas.side, resampled=resampled, far=settings.far
+            )
         if differ and chance.happens(settings.unsteady):
             exposure = Exposure.draw(chance, reference, frames, canvas.side)
         passed = differ and chance.happens(settings.passer_by)

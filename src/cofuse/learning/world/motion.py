@@ -38,13 +38,14 @@ class Motion:
 
     @staticmethod
     def draw(
-        chance: Chance, reference: Tensor, frames: int, side: int, *, resampled: bool
+        chance: Chance, reference: Tensor, frames: int, side: int, *, resampled: bool, far: float
     ) -> Motion:
-        """Draw the motion of frames about each picture's reference (B,)."""
+        """Draw the motion of frames about each picture's reference (B,).
+
+        A residue is less than 1.5 pixels, or, with the probability ``far``, up to 5.
+        """
         batch = len(reference)
-        size = {"small": 0.4, "some": 1.0, "much": 2.0, "far": 5.0}[
-            chance.pick(small=0.35, some=0.35, much=0.22, far=0.08)
-        ]
+        size = chance.log_number(1.5, 5.0) if chance.happens(far) else chance.log_number(0.2, 1.5)
         moves = (torch.arange(frames, device=chance.device) != reference[:, None]).float()
         amount = size * chance.uniform(batch, 1) * moves
         y, x = places(side, chance.device)

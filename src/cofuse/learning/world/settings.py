@@ -42,7 +42,10 @@ class WorldSettings:
     fringed: float = 0.25
     #: Frames that do not lie on each other: hand-held, breathing, parallax.
     moved: float = 0.45
-    #: Of these, such that were resampled by an aligner after they were read.
+    #: Of these, such that an aligner cannot bring nearer than 1.5 to 5 pixels: there only the
+    #: reference is right, and too many of them would teach to trust it alone.
+    far: float = 0.25
+    #: Of those moved, such that were resampled by an aligner after they were read.
     resampled: float = 0.6
     #: Frames of different brightness or colour.
     unsteady: float = 0.4

@@ -46,9 +46,11 @@ def specimens(
     kind = "emission" if emits else chance.pick(cells=0.65, smear=0.35)
     paint = {"emission": _emission, "cells": _cells, "smear": _smear}[kind]
     stains = _stains(chance, batch)
+    # Bodies of one kind have one size, whatever sheet they lie in.
+    apart = chance.log_number(*{"emission": (16, 120), "cells": (50, 220), "smear": (18, 90)}[kind])
     sheets: list[tuple[Ladder, Tensor]] = []
     for _ in range(chance.whole(1 if kind == "smear" else 2, 4)):
-        planes = paint(sources, batch, canvas.torus, stains)
+        planes = paint(sources, batch, canvas.torus, stains, apart)
         flat = surface(chance, batch, canvas.side, luminance(canvas.middle(planes))[:, 0])
         slant = chance.uniform(batch, 1, 1) * (flat - 0.5)
         depth = sweep.depth[:, None, None] * (chance.uniform(batch, 1, 1) + slant)
@@ -91,10 +93,9 @@ def _texture(sources: Sources, batch: int, side: int) -> Tensor:
     return grey - grey.mean((1, 2), keepdim=True)
 
 
-def _cells(sources: Sources, batch: int, side: int, stains: Tensor) -> Tensor:
+def _cells(sources: Sources, batch: int, side: int, stains: Tensor, apart: float) -> Tensor:
     """Light let through, (B, 3, N, N), by thin large cells with nuclei, folds and granules."""
     chance = sources.chance
-    apart = chance.log_number(50, 220)
     ragged = 0.1 * apart * chance.field(batch, max(2, round(3 * side / apart)), side)
     share = chance.uniform(batch, 1, 1, 1, low=0.3, high=0.9)
     down, right, own = scattered(chance, batch, side, apart, 6)
@@ -118,10 +119,9 @@ def _cells(sources: Sources, batch: int, side: int, stains: Tensor) -> Tensor:
     return torch.exp(-density.clamp_min(0))
 
 
-def _smear(sources: Sources, batch: int, side: int, stains: Tensor) -> Tensor:
+def _smear(sources: Sources, batch: int, side: int, stains: Tensor, apart: float) -> Tensor:
     """Light let through by blood: round cells, pale in the middle, some with a large nucleus."""
     chance = sources.chance
-    apart = chance.log_number(18, 90)
     share = chance.uniform(batch, 1, 1, 1, low=0.3, high=1.0)
     pallor = chance.uniform(batch, 1, 1, 1, low=0.1, high=0.8)
     down, right, own = scattered(chance, batch, side, apart, 4)
@@ -137,7 +137,7 @@ def _smear(sources: Sources, batch: int, side: int, stains: Tensor) -> Tensor:
     return torch.exp(-density.clamp_min(0))
 
 
-def _emission(sources: Sources, batch: int, side: int, stains: Tensor) -> Tensor:
+def _emission(sources: Sources, batch: int, side: int, stains: Tensor, apart: float) -> Tensor:
     """Light (B, 3, N, N) of fluorescent fibres, bodies and points on a dark ground."""
     chance = sources.chance
     half = chance.log_uniform(0.3, 2.0, batch, 1, 1)
@@ -145,7 +145,6 @@ def _emission(sources: Sources, batch: int, side: int, stains: Tensor) -> Tensor
         (web(chance, batch, side, chance.whole(3, 14), half) for _ in range(chance.whole(1, 3))),
         torch.zeros(batch, side, side, device=chance.device),
     )
-    apart = chance.log_number(16, 120)
     bodies = dots(chance, batch, side, apart, share=0.7)
     points = dots(chance, batch, side, chance.log_number(6, 24), share=0.4)
     texture = (1 + 2 * _texture(sources, batch, side)).clamp_min(0)
