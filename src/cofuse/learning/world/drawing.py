@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from cofuse.learning.world.chance import Chance
 
-__all__ = ["coverage", "dots", "glyphs", "hairs", "outline", "places", "scattered", "web"]
+__all__ = ["coverage", "dots", "glyphs", "hairs", "outline", "places", "scattered", "star", "web"]
 
 
 def places(side: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -40,18 +40,10 @@ def outline(chance: Chance, batch: int, side: int, silhouette: Tensor) -> Tensor
         bumps = chance.whole(2, 5)
         field = chance.field(batch, bumps, side) + 0.3 * chance.field(batch, 4 * bumps, side)
         return coverage(field - chance.uniform(batch, 1, 1, high=1.2))
-    if kind in ("star", "hole"):
-        y, x = (p - 0.35 * side * chance.uniform(batch, 1, 1, low=-1) for p in (y, x))
-        angle = torch.atan2(y, x)
-        radius = torch.ones_like(angle)
-        for waves in range(2, 7):
-            swing = chance.uniform(batch, 1, 1, low=-0.9, high=0.9) / waves
-            phase = chance.uniform(batch, 1, 1, high=2 * math.pi)
-            radius = radius + swing * torch.cos(waves * angle + phase)
-        star = coverage(
-            side * chance.uniform(batch, 1, 1, low=0.05, high=0.35) * radius - torch.hypot(y, x)
-        )
-        return star if kind == "star" else 1 - star
+    if kind == "star":
+        return star(chance, batch, side)
+    if kind == "hole":
+        return 1 - star(chance, batch, side)
     if kind == "half":
         turn = chance.uniform(batch, 1, 1, high=2 * math.pi)
         along = x * torch.cos(turn) + y * torch.sin(turn)
@@ -72,6 +64,19 @@ def outline(chance: Chance, batch: int, side: int, silhouette: Tensor) -> Tensor
     body = coverage(chance.field(batch, 3, side) - 1.0 - chance.uniform(batch, 1, 1))
     thin = hairs(chance, batch, side, chance.whole(1, 14))
     return torch.maximum(thin, body) if chance.happens(0.5) else thin
+
+
+def star(chance: Chance, batch: int, side: int) -> Tensor:
+    """One compact thing with a wavy rim, somewhere."""
+    y, x = places(side, chance.device)
+    y, x = (p - 0.35 * side * chance.uniform(batch, 1, 1, low=-1) for p in (y, x))
+    angle = torch.atan2(y, x)[:, None]
+    waves = torch.arange(2, 7, device=chance.device).view(1, -1, 1, 1)
+    swing = chance.uniform(batch, 5, 1, 1, low=-0.9, high=0.9) / waves
+    phase = chance.uniform(batch, 5, 1, 1, high=2 * math.pi)
+    radius = 1 + (swing * torch.cos(waves * angle + phase)).sum(1)
+    size = side * chance.uniform(batch, 1, 1, low=0.05, high=0.35)
+    return coverage(size * radius - torch.hypot(y, x))
 
 
 def hairs(chance: Chance, batch: int, side: int, count: int) -> Tensor:

@@ -12,13 +12,13 @@ from cofuse.learning.world.blur import Aperture, blurred
 from cofuse.learning.world.camera import photograph
 from cofuse.learning.world.canvas import Canvas
 from cofuse.learning.world.chance import Chance
-from cofuse.learning.world.drawing import outline
+from cofuse.learning.world.drawing import star
 from cofuse.learning.world.exposure import Exposure, vignette
 from cofuse.learning.world.layered import Light, photographic
 from cofuse.learning.world.motion import Motion
 from cofuse.learning.world.pairs import mapped, masked
 from cofuse.learning.world.settings import WorldSettings
-from cofuse.learning.world.sources import Sources, luminance
+from cofuse.learning.world.sources import Sources
 from cofuse.learning.world.specimens import specimens
 from cofuse.learning.world.tone import STANDARD
 
@@ -155,7 +155,7 @@ class World:
         """Let something stand in one frame; it is in the truth if that is the reference."""
         chance, (batch, frames) = self.chance, light.frames.shape[:2]
         colour = self.sources.ground(batch, canvas.torus, drawn=0.1)
-        cover = outline(chance, batch, canvas.torus, luminance(colour)[:, 0])[:, None]
+        cover = star(chance, batch, canvas.torus)[:, None]
         aperture = Aperture.draw(chance, batch)
         kernel = aperture.kernel(
             aperture.gauge(canvas.torus), chance.log_uniform(0.3, 16.0, batch, 1)

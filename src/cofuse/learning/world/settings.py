@@ -51,8 +51,8 @@ class WorldSettings:
     unsteady: float = 0.4
     #: Of these, such whose brightness the aligner has made alike again.
     corrected: float = 0.7
-    #: Something that stands in one frame only.
-    passer_by: float = 0.1
+    #: Something that stands in one frame only: rare, for sharp detail is in one frame only too.
+    passer_by: float = 0.06
     #: A frame that is there twice, noise and all; copies are left out before, as far as exact.
     repeated: float = 0.03
     #: Grey pictures.
