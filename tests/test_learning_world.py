@@ -33,6 +33,7 @@ from cofuse.learning.world.noise import NoiseLevel, grain
 from cofuse.learning.world.pairs import masked
 from cofuse.learning.world.sources import Sources
 from cofuse.learning.world.tone import STANDARD, Tone
+from experiments.world_sheet import sheet
 
 pytestmark = pytest.mark.extra("torch")
 
@@ -283,6 +284,11 @@ def test_copies_leave_the_reference_alone(photos):
     rows = torch.arange(8)
     assert copied[rows, reference].flatten().tolist() == reference.tolist()
     assert not torch.equal(copied, stack)
+
+
+def test_a_sheet_shows_frames_and_truth_beside_each_other(photos):
+    drawn = sheet(World(photos), count=3, side=32, columns=2)
+    assert drawn.dtype == np.uint8 and drawn.shape == (2 * 36, 2 * (4 * 32 + 8), 3)
 
 
 def test_the_world_needs_torch_and_numpy_alone():

@@ -118,15 +118,18 @@ def _through_mosaic(
     level_in_light = level
     if tone is not None:
         balance[:, :, ::2] = chance.uniform(batch, 1, 2, 1, 1, low=1.0, high=2.2)
-        purity = chance.uniform(batch, 1, 1, 1, 1, high=0.5)
+        purity = chance.uniform(batch, 1, 1, 1, 1, high=0.3)
         middle = Tone(tone.gamma).light(torch.full_like(level.floor, 0.5))
         step = 1e-4
         slope = (tone.display(middle + step) - tone.display(middle - step)) / (2 * step)
         # In light nearly all of the variance grows; the curve then lifts what is left in black.
         level = NoiseLevel(0.7 * level.sigma, 0.2 * level.floor)
         level_in_light = NoiseLevel(level.sigma / slope, level.floor)
-    filtered = (views + purity * luminance(views)) / (1 + purity)
-    plane = mosaic.seen(filtered.clamp(0, 1))[:, :, None]
+    filtered = ((views + purity * luminance(views)) / (1 + purity)).clamp(0, 1)
+    if tone is not None:
+        # Lens and filter keep detail from the sensor that is finer than its mosaic.
+        filtered = smoothed(filtered, chance.number(0.45, 0.8))
+    plane = mosaic.seen(filtered)[:, :, None]
     amplified = mosaic.seen(balance.expand(-1, -1, -1, *views.shape[-2:]))[:, :, None]
     seen = plane[:, :frames]
     sigma = level_in_light.at(seen / amplified, middle) * amplified
