@@ -28,12 +28,19 @@ def coverage(field: Tensor) -> Tensor:
 
 
 def outline(chance: Chance, batch: int, side: int, silhouette: Tensor) -> Tensor:
-    """One thing of some size: lump, star, side of the picture, hole, hairs, or a silhouette.
+    """One thing of some size: lump, star, bristly body, side, hole, hairs, bars, silhouette.
 
     ``silhouette`` is the grey picture (B, N, N) that shapes of nature are cut from.
     """
     kind = chance.pick(
-        lump=0.12, star=0.15, half=0.2, hole=0.05, hairs=0.26, silhouette=0.18, bars=0.03
+        lump=0.12,
+        star=0.15,
+        half=0.2,
+        hole=0.05,
+        hairs=0.17,
+        bristly=0.12,
+        silhouette=0.17,
+        bars=0.03,
     )
     y, x = places(side, chance.device)
     if kind == "lump":
@@ -42,6 +49,8 @@ def outline(chance: Chance, batch: int, side: int, silhouette: Tensor) -> Tensor
         return coverage(field - chance.uniform(batch, 1, 1, high=1.2))
     if kind == "star":
         return star(chance, batch, side)
+    if kind == "bristly":
+        return bristly(chance, batch, side, chance.whole(4, 16))
     if kind == "hole":
         return 1 - star(chance, batch, side)
     if kind == "half":
@@ -70,24 +79,50 @@ def star(chance: Chance, batch: int, side: int) -> Tensor:
     """One compact thing with a wavy rim, somewhere."""
     y, x = places(side, chance.device)
     y, x = (p - 0.35 * side * chance.uniform(batch, 1, 1, low=-1) for p in (y, x))
+    return _wavy(chance, y, x, side * chance.uniform(batch, 1, 1, low=0.05, high=0.35))
+
+
+def _wavy(chance: Chance, y: Tensor, x: Tensor, size: Tensor) -> Tensor:
+    """A disc of this radius (B, 1, 1) whose rim has waves."""
     angle = torch.atan2(y, x)[:, None]
     waves = torch.arange(2, 7, device=chance.device).view(1, -1, 1, 1)
-    swing = chance.uniform(batch, 5, 1, 1, low=-0.9, high=0.9) / waves
-    phase = chance.uniform(batch, 5, 1, 1, high=2 * math.pi)
+    swing = chance.uniform(len(size), 5, 1, 1, low=-0.9, high=0.9) / waves
+    phase = chance.uniform(len(size), 5, 1, 1, high=2 * math.pi)
     radius = 1 + (swing * torch.cos(waves * angle + phase)).sum(1)
-    size = side * chance.uniform(batch, 1, 1, low=0.05, high=0.35)
     return coverage(size * radius - torch.hypot(y, x))
 
 
+def bristly(chance: Chance, batch: int, side: int, count: int) -> Tensor:
+    """A body that bristles or legs grow out of."""
+    y, x = places(side, chance.device)
+    down, right = (0.5 * side * chance.uniform(batch, 1, 1, low=-1) for _ in range(2))
+    size = side * chance.uniform(batch, 1, 1, low=0.04, high=0.35)
+    body = _wavy(chance, y - down, x - right, size)
+    way = chance.uniform(batch, 1, 1, 1, high=2 * math.pi)
+    way = way + chance.uniform(batch, 1, 1, 1, high=math.pi) * chance.uniform(
+        batch, count, 1, 1, low=-1
+    )
+    row = down[:, None] + 0.6 * size[:, None] * torch.sin(way)
+    column = right[:, None] + 0.6 * size[:, None] * torch.cos(way)
+    turn = way + 0.3 * chance.normal(batch, count, 1, 1)
+    return torch.maximum(body, _lines(chance, y - row, x - column, turn, side))
+
+
 def hairs(chance: Chance, batch: int, side: int, count: int) -> Tensor:
-    """Hairs, bristles, legs: bent lines that taper, half a pixel to some pixels wide."""
+    """Hairs, stalks, scratches: bent lines that taper, half a pixel to some pixels wide."""
     y, x = places(side, chance.device)
     one, each = (batch, 1, 1, 1), (batch, count, 1, 1)
-    # Those of one thing are alike and point much the same way, or all ways.
+    # They point much the same way, or all ways.
     turn = chance.uniform(*one, high=2 * math.pi)
     turn = turn + chance.uniform(*one) ** 2 * math.pi * chance.uniform(*each, low=-1)
     down = y - 0.6 * side * chance.uniform(*each, low=-1)
     right = x - 0.6 * side * chance.uniform(*each, low=-1)
+    return _lines(chance, down, right, turn, side)
+
+
+def _lines(chance: Chance, down: Tensor, right: Tensor, turn: Tensor, side: int) -> Tensor:
+    """Lines from where ``down`` and ``right`` (B, L, N, N) are 0 towards ``turn`` (B, L, 1, 1)."""
+    one, each = (len(turn), 1, 1, 1), turn.shape
     along = right * torch.cos(turn) + down * torch.sin(turn)
     across = down * torch.cos(turn) - right * torch.sin(turn)
     length = side * chance.log_uniform(0.15, 1.5, *each)
@@ -97,6 +132,7 @@ def hairs(chance: Chance, batch: int, side: int, count: int) -> Tensor:
     path = bend * part.square() + sway * torch.sin(6 * part)
     slope = (2 * bend * part + 6 * sway * torch.cos(6 * part)) / length
     away = (across - path).abs() / torch.sqrt(1 + slope.square())
+    # Those of one thing are alike.
     half = chance.log_uniform(0.35, 4.0, *one) * chance.log_uniform(0.6, 1.6, *each)
     half = half * (1 - chance.uniform(*each, low=0.2, high=0.95) * part)
     ends = (0.5 + along).clamp(0, 1) * (0.5 + length - along).clamp(0, 1)
