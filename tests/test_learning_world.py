@@ -68,7 +68,7 @@ def test_scenes_have_the_promised_shapes_and_ranges(photos, kind, frames):
     for _ in range(3):
         scenes = world.draw(2, frames, 64)
         assert scenes.frames.shape == scenes.clean.shape == (2, frames, 3, 64, 64)
-        assert scenes.truth.shape == (2, 3, 64, 64)
+        assert scenes.truth.shape == (2, 3, 64, 64) and scenes.kind == kind
         for values in (scenes.frames, scenes.clean, scenes.truth):
             assert values.dtype == torch.float32
             assert float(values.min()) >= 0 and float(values.max()) <= 1

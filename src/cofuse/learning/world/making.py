@@ -43,6 +43,8 @@ class Scenes:
         them and none is named.
     floor
         Share (B,) of the noise's variance at mid-grey that is there in black.
+    kind
+        Kind of all the scenes: photographic, specimens, masked or mapped.
     """
 
     frames: Tensor
@@ -50,6 +52,7 @@ class Scenes:
     truth: Tensor
     reference: Tensor
     floor: Tensor
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,7 @@ class World:
             truth=canvas.cut(shot.truth),
             reference=reference,
             floor=shot.floor,
+            kind=kind,
         )
 
     def draw_pictures(self, batch: int, size: int) -> Pictures:
