@@ -25,6 +25,7 @@ from cofuse.learning.world.camera import photograph
 from cofuse.learning.world.canvas import Canvas
 from cofuse.learning.world.chance import Chance
 from cofuse.learning.world.exposure import Exposure
+from cofuse.learning.world.focus import radii
 from cofuse.learning.world.jpeg import compressed
 from cofuse.learning.world.layered import Light, photographic
 from cofuse.learning.world.mosaic import DEMOSAICINGS, Mosaic
@@ -267,23 +268,35 @@ def test_brightness_is_that_of_the_reference():
 def test_passers_by_are_in_the_truth_of_their_reference_only(photos):
     world = World(photos)
     canvas = Canvas.draw(world.chance, 48, 8.0)
-    empty = torch.zeros(16, 3, 3, canvas.side, canvas.side)
-    reference = torch.zeros(16, dtype=torch.long)
-    light = world._with_passer_by(Light(empty, empty[:, 0], True), canvas, reference)
-    seen = light.frames.flatten(2).amax(2) > 0
-    assert bool((seen.sum(1) <= 1).all()) and bool(seen.any())
-    assert torch.equal(light.truth.flatten(1).amax(1) > 0, seen[:, 0])
-
-
-def test_copies_leave_the_reference_alone(photos):
-    world = World(photos)
-    stack = torch.arange(3.0).view(1, 3, 1, 1, 1).expand(8, 3, 1, 1, 1)
-    reference = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
-    copied, clean = world._with_copy(stack, stack, reference)
-    assert torch.equal(copied, clean)
+    empty = torch.zeros(8, 2, 3, canvas.side, canvas.side)
+    reference, where = torch.zeros(8, dtype=torch.long), torch.arange(8) % 2
+    light = Light(empty, empty[:, 0], True, rest=empty[:, 0] + 5)
+    light = world._with_passer_by(light, canvas, reference, where)
     rows = torch.arange(8)
-    assert copied[rows, reference].flatten().tolist() == reference.tolist()
-    assert not torch.equal(copied, stack)
+    assert float(light.frames[rows, 1 - where].abs().max()) == 0
+    seen, truth = light.frames[rows, where], light.truth
+    assert torch.equal(seen[::2], truth[::2]) and float(seen.max()) > 0
+    # Behind one who is not in the reference, the truth is what the other frames show.
+    hidden = truth[1::2] > 4.9
+    assert bool(hidden.any()) and float(seen[1::2][truth[1::2] == 0].max()) < 1e-5
+
+
+def test_a_truth_without_a_frame_is_that_of_the_others():
+    depth = Chance(CPU, 0).uniform(2, 8, 8, high=9.0)
+    focus = torch.tensor([[0.0, 3.0, 9.0], [0.0, 3.0, 9.0]])
+    views = radii(depth, focus, torch.tensor([0, 1]))
+    assert torch.equal(views[0, -1], radii(depth, focus[:, 1:])[0, -1])
+    assert torch.equal(views[1, -1], radii(depth, focus[:, [0, 2]])[1, -1])
+    assert torch.equal(views[:, -2], radii(depth, focus)[:, -1])
+
+
+def test_a_repeated_frame_comes_beside_all_others(photos):
+    world = World(photos, settings=replace(only("masked", PERFECT), repeated=1.0))
+    scenes = world.draw(2, 4, 48)
+    last = scenes.frames[:, -1:]
+    assert bool((scenes.frames[:, :-1] == last).flatten(2).all(2).any(1).all())
+    apart = (scenes.clean - scenes.truth[:, None]).abs().amax(2).amin(1)
+    assert float(apart.median()) < 1e-5, "the truth is still in one of the frames"
 
 
 def test_a_sheet_shows_frames_and_truth_beside_each_other(photos):

@@ -55,14 +55,20 @@ class Sweep:
         return self.focus.gather(1, (depth[:, None] - self.focus).abs().argmin(1, True))[:, 0]
 
 
-def radii(depth: Tensor, focus: Tensor) -> Tensor:
+def radii(depth: Tensor, focus: Tensor, without: Tensor | None = None) -> Tensor:
     """Radii (B, K + 1, H, W), with signs, of depths (B, H, W) in all frames and in the truth.
 
-    The truth shows every place as the frame does that blurs it least.
+    The truth shows every place as the frame does that blurs it least. One more follows if
+    ``without`` (B,) names a frame that is not to count: the truth of the others.
     """
     apart = depth[:, None] - focus[..., None, None]
-    best = apart.abs().argmin(1, keepdim=True)
-    return torch.cat([apart, apart.gather(1, best)], 1)
+    away = apart.abs()
+    views = [apart, apart.gather(1, away.argmin(1, keepdim=True))]
+    if without is not None:
+        number = torch.arange(focus.shape[1], device=focus.device).view(1, -1, 1, 1)
+        away = torch.where(number == without.view(-1, 1, 1, 1), torch.inf, away)
+        views.append(apart.gather(1, away.argmin(1, keepdim=True)))
+    return torch.cat(views, 1)
 
 
 def surface(chance: Chance, batch: int, side: int, relief: Tensor) -> Tensor:

@@ -24,12 +24,25 @@ __all__ = ["Light", "photographic", "softness"]
 class Light:
     """What comes to the sensor: frames (B, K, 3, H, W) and, all in focus, truth (B, 3, H, W).
 
-    In linear light, or, if not ``linear``, in values of a file already.
+    In linear light, or, if not ``linear``, in values of a file already. ``rest`` is the truth that
+    is left without the frame that something is going to stand in, if it is.
     """
 
     frames: Tensor
     truth: Tensor
     linear: bool
+    rest: Tensor | None = None
+
+    @staticmethod
+    def of_views(views: Tensor, frames: int, *, linear: bool) -> Light:
+        """Part views (B, K + 1 or K + 2, 3, H, W) into frames, truth and rest."""
+        rest = views[:, frames + 1] if views.shape[1] > frames + 1 else None
+        return Light(views[:, :frames], views[:, frames], linear, rest)
+
+    def dimmed(self, factor: Tensor) -> Light:
+        """All of it, times a factor (B, 1, H, W)."""
+        rest = None if self.rest is None else self.rest * factor
+        return Light(self.frames * factor[:, None], self.truth * factor, self.linear, rest)
 
 
 @dataclass(frozen=True)
@@ -58,9 +71,13 @@ def photographic(
     canvas: Canvas,
     batch: int,
     frames: int,
-    motion: Motion | None,
+    motion: Motion | None = None,
+    without: Tensor | None = None,
 ) -> Light:
-    """Draw scenes of a ground and some things before it."""
+    """Draw scenes of a ground and some things before it.
+
+    ``without`` (B,) names the frame of each that something is going to stand in.
+    """
     chance = sources.chance
     offset = fringes(chance, batch) if chance.happens(settings.fringed) else None
     lens = Lens(
@@ -108,15 +125,15 @@ def photographic(
     views = None
     for sheet in sheets:
         ours = None if offset is None else offset[:, : sheet.ladder.planes.shape[2]]
-        planes = sheet.ladder.at(radii(sheet.depth, sweep.focus), ours)
+        planes = sheet.ladder.at(radii(sheet.depth, sweep.focus, without), ours)
         if motion is not None:
             part = sheet.depth / (sweep.depth[:, None, None] + canvas.largest_blur)
-            planes = torch.cat([motion.seen(planes[:, :-1], part), planes[:, -1:]], 1)
+            moved = motion.seen(planes[:, :frames], part)
+            planes = torch.cat([moved, planes[:, frames:]], 1)
         colour, cover = planes[:, :, :3], planes[:, :, 3:]
         views = colour if views is None else views * (1 - cover.clamp(0, 1)) + colour
     assert views is not None
-    views = views.clamp_min(0)
-    return Light(views[:, :-1], views[:, -1], linear=True)
+    return Light.of_views(views.clamp_min(0), frames, linear=True)
 
 
 def _thing(sources: Sources, ground: Tensor, side: int) -> Tensor:

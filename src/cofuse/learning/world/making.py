@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -82,6 +82,14 @@ class World:
     def draw(self, batch: int, frames: int, size: int) -> Scenes:
         """Draw stacks of frames of ``size`` x ``size`` pixels, a multiple of 8."""
         chance, settings = self.chance, self.settings
+        if frames > 2 and chance.happens(settings.repeated):
+            scenes = self.draw(batch, frames - 1, size)
+            number = torch.arange(frames, device=chance.device).repeat(batch, 1)
+            number[:, -1] = chance.index(frames - 1, batch)
+            rows = torch.arange(batch, device=chance.device)[:, None]
+            return replace(
+                scenes, frames=scenes.frames[rows, number], clean=scenes.clean[rows, number]
+            )
         canvas = Canvas.draw(chance, size, settings.largest_blur)
         kind = chance.pick(
             photographic=settings.photographic,
@@ -102,6 +110,7 @@ class World:
         if differ and chance.happens(settings.unsteady):
             exposure = Exposure.draw(chance, reference, frames, canvas.side)
         passed = differ and chance.happens(settings.passer_by)
+        where = chance.index(frames, batch) if passed else None
 
         if kind == "masked":
             light = masked(self.sources, canvas, batch, frames)
@@ -109,14 +118,13 @@ class World:
             light = mapped(self.sources, settings, canvas, batch, frames)
         else:
             make = photographic if kind == "photographic" else specimens
-            light = make(self.sources, settings, canvas, batch, frames, motion)
+            light = make(self.sources, settings, canvas, batch, frames, motion, where)
         if not collected and chance.happens(0.4):
-            fall = vignette(chance, batch, canvas.side)
-            light = Light(light.frames * fall[:, None], light.truth * fall, light.linear)
+            light = light.dimmed(vignette(chance, batch, canvas.side))
         if exposure is not None:
-            light = Light(light.frames * exposure.gain, light.truth, light.linear)
-        if passed:
-            light = self._with_passer_by(light, canvas, reference)
+            light = replace(light, frames=light.frames * exposure.gain)
+        if where is not None:
+            light = self._with_passer_by(light, canvas, reference, where)
 
         grey = chance.some(settings.grey + 0.4 * (kind == "specimens"), batch)
         shot = photograph(chance, settings, light, grey, specimen=kind == "specimens")
@@ -125,8 +133,6 @@ class World:
             stack, clean = motion.aligned(stack).clamp(0, 1), motion.aligned(clean).clamp(0, 1)
         if exposure is not None and chance.happens(settings.corrected):
             stack, clean = exposure.corrected(chance, stack, clean)
-        if frames > 2 and chance.happens(settings.repeated):
-            stack, clean = self._with_copy(stack, clean, reference)
         if motion is None and exposure is None and not passed:
             reference = torch.where(chance.some(0.5, batch), reference, -1)
         return Scenes(
@@ -155,8 +161,14 @@ class World:
         shot = photograph(chance, settings, Light(light[:, None], light, linear), grey)
         return Pictures(canvas.cut(shot.frames[:, 0]), canvas.cut(shot.clean[:, 0]), shot.floor)
 
-    def _with_passer_by(self, light: Light, canvas: Canvas, reference: Tensor) -> Light:
-        """Let something stand in one frame; it is in the truth if that is the reference."""
+    def _with_passer_by(
+        self, light: Light, canvas: Canvas, reference: Tensor, where: Tensor
+    ) -> Light:
+        """Let something stand in one frame (B,) of each stack.
+
+        It is in the truth if that is the reference. If not, the truth behind it is that of the
+        other frames.
+        """
         chance, (batch, frames) = self.chance, light.frames.shape[:2]
         colour = self.sources.ground(batch, canvas.torus, drawn=0.1)
         cover = star(chance, batch, canvas.torus)[:, None]
@@ -165,20 +177,10 @@ class World:
             aperture.gauge(canvas.torus), chance.log_uniform(0.3, 16.0, batch, 1)
         )
         planes = canvas.middle(blurred(torch.cat([colour * cover, cover], 1), kernel))
-        paint, cover = planes[:, None, :3].clamp_min(0), planes[:, None, 3:].clamp(0, 1)
-        which = chance.index(frames, batch)
-        here = which[:, None] == torch.arange(frames, device=chance.device)
-        share = cover * here[..., None, None, None]
-        stack = light.frames * (1 - share) + paint * here[..., None, None, None]
-        in_truth = (which == reference)[:, None, None, None]
-        truth = light.truth * (1 - cover[:, 0] * in_truth) + paint[:, 0] * in_truth
-        return Light(stack, truth, light.linear)
-
-    def _with_copy(self, stack: Tensor, clean: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
-        """Put a copy of one frame in the place of another that is not the reference."""
-        chance, (batch, frames) = self.chance, stack.shape[:2]
-        rows = torch.arange(batch, device=chance.device)
-        number = torch.arange(frames, device=chance.device).repeat(batch, 1)
-        over = (reference + 1 + chance.index(frames - 1, batch)) % frames
-        number[rows, over] = chance.index(frames, batch)
-        return stack[rows[:, None], number], clean[rows[:, None], number]
+        paint, cover = planes[:, :3].clamp_min(0), planes[:, 3:].clamp(0, 1)
+        here = where[:, None] == torch.arange(frames, device=chance.device)
+        seen = light.frames * (1 - cover[:, None]) + paint[:, None]
+        stack = torch.where(here[..., None, None, None], seen, light.frames)
+        assert light.rest is not None
+        behind = torch.where((where == reference).view(-1, 1, 1, 1), paint, light.rest * cover)
+        return Light(stack, light.truth * (1 - cover) + behind, light.linear)

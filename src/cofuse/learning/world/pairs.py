@@ -67,7 +67,7 @@ def mapped(
     )
     ladder = lens.ladder(picture, canvas.side)
     views = ladder.at(radii(depth, sweep.focus)).clamp(0, 1)
-    return Light(views[:, :-1], views[:, -1], linear=False)
+    return Light.of_views(views, frames, linear=False)
 
 
 def _picture(sources: Sources, canvas: Canvas, batch: int) -> Tensor:

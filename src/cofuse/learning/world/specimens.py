@@ -30,9 +30,13 @@ def specimens(
     canvas: Canvas,
     batch: int,
     frames: int,
-    motion: Motion | None,
+    motion: Motion | None = None,
+    without: Tensor | None = None,
 ) -> Light:
-    """Draw scenes of two to four sheets of bodies at their own depths."""
+    """Draw scenes of two to four sheets of bodies at their own depths.
+
+    ``without`` (B,) names the frame of each that something is going to stand in.
+    """
     chance = sources.chance
     lens = Lens(
         Aperture.draw(chance, batch, gaussian=0.5),
@@ -61,14 +65,14 @@ def specimens(
 
     parts = []
     for ladder, depth in sheets:
-        planes = ladder.at(radii(depth, sweep.focus))
+        planes = ladder.at(radii(depth, sweep.focus, without))
         if motion is not None:
-            moved = motion.seen(planes[:, :-1], depth / sweep.depth[:, None, None])
-            planes = torch.cat([moved, planes[:, -1:]], 1)
+            moved = motion.seen(planes[:, :frames], depth / sweep.depth[:, None, None])
+            planes = torch.cat([moved, planes[:, frames:]], 1)
         parts.append(planes.clamp_min(0))
     together = torch.stack(parts)
     views = ground + together.sum(0) if emits else lamp * together.prod(0)
-    return Light(views[:, :-1], views[:, -1], linear=True)
+    return Light.of_views(views, frames, linear=True)
 
 
 def _stains(chance: Chance, batch: int) -> Tensor:
