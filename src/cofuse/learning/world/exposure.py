@@ -36,7 +36,8 @@ class Exposure:
         """Draw a flicker of some per cent, or gains of up to 30; casts; light that wanders."""
         batch = len(reference)
         most = chance.pick(flicker=0.5, gains=0.5)
-        stops = (0.05 if most == "flicker" else 0.28) * chance.uniform(batch, 1, 1, 1, 1)
+        # Two frames may be twice as far apart.
+        stops = (0.04 if most == "flicker" else 0.15) * chance.uniform(batch, 1, 1, 1, 1)
         log_gain = stops * chance.uniform(batch, frames, 1, 1, 1, low=-1)
         cast = 0.06 * chance.uniform(batch, 1, 1, 1, 1) * chance.some(0.5, batch, 1, 1, 1, 1)
         log_gain = log_gain + cast * chance.uniform(batch, frames, 3, 1, 1, low=-1)
