@@ -115,8 +115,9 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
 
 #: The extra that training and devices need: the files all of whose work is done with it, and
 #: those where it is asked for by name.
-TORCH_FOLDER = PACKAGE / "learning" / "end_to_end"
-TORCH_FILES = {*TORCH_FOLDER.glob("*.py"), *PACKAGE.glob("kernels/*gpu*.py")}
+TORCH_FOLDERS = (PACKAGE / "learning" / "end_to_end", PACKAGE / "learning" / "world")
+TORCH_FILES = {file for folder in TORCH_FOLDERS for file in folder.glob("*.py")}
+TORCH_FILES |= set(PACKAGE.glob("kernels/*gpu*.py"))
 TORCH_ASKED_FOR = {PACKAGE / "cli" / "learn_end_to_end.py", PACKAGE / "devices.py"}
 
 

@@ -1,0 +1,161 @@
+r"""Defocus: kernels of real apertures, and pictures blurred by a ladder of them.
+
+A lens focused elsewhere spreads the light of a point over the image of its aperture: a disc, a
+polygon of its blades, a cat's eye near the corners of the picture; brighter at the rim on one side
+of the focus and in the middle on the other where the lens is not corrected. Small telescopes and
+mirror lenses have a hole, microscopes and many pictures on the web are nearer to a Gaussian.
+
+Radii that change from pixel to pixel are served by pictures blurred once for each step of a ladder
+of radii. Between two steps :math:`a < r < b` the pictures are mixed,
+
+.. math:: x_r = (1 - w) x_a + w x_b, \quad w = (r^2 - a^2) / (b^2 - a^2),
+
+so that the spread, which grows with the square of the radius, is right.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cofuse.learning.world.chance import Chance
+
+__all__ = ["Aperture", "Ladder", "Lens", "blurred"]
+
+#: Radii in pixels that pictures are blurred by. Up to half a pixel nothing is seen of a blur.
+_RADII = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.7, 8.0, 11.3, 16.0, 22.6, 32.0, 45.3, 64.0)
+
+
+@dataclass(frozen=True)
+class Aperture:
+    """The openings of a batch of lenses; every tensor has the shape (B, 1, 1).
+
+    ``blades`` is 0 of a round one; ``eye`` how far the two discs of a cat's eye are apart, in
+    radii; ``rim`` how much brighter the rim is; ``hole`` the radius of a hole in the middle.
+    """
+
+    blades: Tensor
+    turn: Tensor
+    eye: Tensor
+    rim: Tensor
+    hole: Tensor
+    gaussian: Tensor
+
+    @staticmethod
+    def draw(chance: Chance, batch: int, *, gaussian: float = 0.25) -> Aperture:
+        """Draw openings; ``gaussian`` is the share of those without an edge."""
+        shape = (batch, 1, 1)
+        blades = torch.where(chance.some(0.35, *shape), 5 + chance.index(5, *shape), 0)
+        return Aperture(
+            blades=blades,
+            turn=chance.uniform(*shape, high=2 * math.pi),
+            eye=0.5 * chance.uniform(*shape) * chance.some(0.3, *shape),
+            rim=2.0 * chance.uniform(*shape) * chance.some(0.35, *shape),
+            hole=0.45 * chance.uniform(*shape) * chance.some(0.08, *shape),
+            gaussian=chance.some(gaussian, *shape),
+        )
+
+    def gauge(self, side: int) -> Tensor:
+        """Radius (B, N, N) of the opening whose edge passes through each place of a torus."""
+        device = self.turn.device
+        place = torch.fft.fftfreq(side, 1 / side, device=device)
+        y, x = place[:, None], place
+        away, angle = torch.hypot(y, x), torch.atan2(y, x) - self.turn
+        sector = 2 * math.pi / self.blades.clamp_min(3)
+        straight = away * torch.cos(torch.remainder(angle, sector) - sector / 2)
+        # As large as the disc of that radius.
+        polygon = straight * torch.sqrt(torch.tan(sector / 2) * 2 / sector)
+        along = (away * torch.cos(angle)).abs() * self.eye
+        rest = 1 - self.eye.square()
+        eye = (along + torch.sqrt(along.square() + rest * away.square())) / rest
+        # Vignetting by the barrel makes an eye smaller, it does not spread light further.
+        return torch.where(self.blades > 0, polygon, eye * (1 - self.eye).sqrt())
+
+    def kernel(self, gauge: Tensor, radius: Tensor) -> Tensor:
+        """Kernels (B, L, N, N) of sum 1; radii (B or 1, L) below 0 lie behind the focus."""
+        radius = radius[..., None, None]
+        gauge, (rim, hole, gaussian) = (
+            gauge[:, None],
+            (part[:, None] for part in (self.rim, self.hole, self.gaussian)),
+        )
+        size = radius.abs().clamp_min(0.5)
+        part = gauge / size
+        bump = torch.where(radius >= 0, (part - 0.9) / 0.12, part / 0.45)
+        edge = (size + 0.5 - gauge).clamp(0, 1)
+        inner = (hole * size + 0.5 - gauge).clamp(0, 1) * ((size > 3) & (hole > 0))
+        flat = (1 + rim * torch.exp(-bump.square())) * (edge - inner).clamp_min(0)
+        kernel = torch.where(gaussian, torch.exp(-2 * part.square()), flat)
+        kernel = torch.where(size <= 0.5, (gauge == 0).to(kernel.dtype), kernel)
+        return kernel / kernel.sum((-1, -2), keepdim=True)
+
+
+def blurred(planes: Tensor, kernel: Tensor) -> Tensor:
+    """Blur planes (B, C, N, N) on a torus by one kernel each, (B, 1, N, N)."""
+    spectrum = torch.fft.rfft2(planes) * torch.fft.rfft2(kernel)
+    return torch.fft.irfft2(spectrum, s=planes.shape[-2:])
+
+
+class Lens:
+    """Spectra of an aperture's kernels for all radii up to a largest, at one size of canvas.
+
+    ``softness`` is the standard deviation, (B,), of a Gaussian that even what is in focus is
+    blurred by: optics or pixels finer than the detail. With ``sided`` the kernels in front of the
+    focus are not those behind it, and radii have signs.
+    """
+
+    def __init__(
+        self, aperture: Aperture, side: int, largest: float, softness: Tensor, *, sided: bool
+    ) -> None:
+        radii = [radius for radius in _RADII if radius < largest * 1.42]
+        if sided:
+            radii = [-radius for radius in reversed(radii)] + radii
+        gauge = aperture.gauge(side)
+        y = torch.fft.fftfreq(side, device=gauge.device)[:, None]
+        x = torch.fft.rfftfreq(side, device=gauge.device)
+        sharpness = torch.exp(
+            -2 * (math.pi * softness[:, None, None]).square() * (y.square() + x.square())
+        )
+        self.sided = sided
+        self.radii = torch.tensor(radii, device=gauge.device)
+        self.spectra = torch.fft.rfft2(aperture.kernel(gauge, self.radii[None]))
+        self.spectra *= sharpness[:, None]
+
+    def ladder(self, planes: Tensor, side: int) -> Ladder:
+        """Blur planes (B, C, N, N) by all radii and keep the middle, of ``side`` pixels."""
+        spectrum = torch.fft.rfft2(planes)[:, None] * self.spectra[:, :, None]
+        steps = torch.fft.irfft2(spectrum, s=planes.shape[-2:])
+        start = (planes.shape[-1] - side) // 2
+        middle = steps[..., start : start + side, start : start + side].contiguous()
+        return Ladder(self.radii, middle, sided=self.sided)
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Planes (B, L, C, H, W) blurred by each of L radii."""
+
+    radii: Tensor
+    planes: Tensor
+    sided: bool
+
+    def at(self, radius: Tensor, offset: Tensor | None = None) -> Tensor:
+        """Return frames (B, K, C, H, W) with radii (B, K, H, W).
+
+        ``offset`` (B, C), if there is one, is added to the radii of each plane: a lens that is not
+        corrected for colours has a focus for each of them.
+        """
+        radius = radius[:, :, None]
+        if offset is not None:
+            radius = radius + offset[:, None, :, None, None]
+        radius = radius if self.sided else radius.abs()
+        below = torch.bucketize(radius.contiguous(), self.radii[1:-1], right=True)
+        square = self.radii * self.radii.abs()
+        low, high = square[below], square[below + 1]
+        share = ((radius * radius.abs() - low) / (high - low)).clamp(0, 1)
+        shape = (-1, -1, self.planes.shape[2], -1, -1)
+        under, over = (
+            torch.gather(self.planes, 1, step.expand(shape)) for step in (below, below + 1)
+        )
+        return torch.lerp(under, over, share)

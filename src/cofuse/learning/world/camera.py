@@ -1,0 +1,156 @@
+"""From light to the values of a file: sensor, mosaic, noise, tone curve, sharpening, JPEG."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cofuse.learning.world.chance import Chance
+from cofuse.learning.world.jpeg import compressed
+from cofuse.learning.world.layered import Light
+from cofuse.learning.world.mosaic import DEMOSAICINGS, Mosaic
+from cofuse.learning.world.noise import NoiseLevel, grain, smoothed
+from cofuse.learning.world.settings import WorldSettings
+from cofuse.learning.world.sources import luminance
+from cofuse.learning.world.tone import Tone
+
+__all__ = ["Shot", "photograph", "stored"]
+
+
+@dataclass(frozen=True)
+class Shot:
+    """Frames with noise and without (B, K, 3, H, W), truth (B, 3, H, W), and the noise's floor."""
+
+    frames: Tensor
+    clean: Tensor
+    truth: Tensor
+    floor: Tensor
+
+
+def photograph(
+    chance: Chance, settings: WorldSettings, light: Light, grey: Tensor, *, specimen: bool = False
+) -> Shot:
+    """Take frames of some light; ``grey`` (B,) says which have no colours.
+
+    ``specimen`` is for microscopes: their pictures are often taken by sensors that count photons.
+    """
+    batch, frames = light.frames.shape[:2]
+    views = torch.cat([light.frames, light.truth[:, None]], 1)
+    tone = Tone.draw(chance, batch, 1, 1, 1, 1) if light.linear else None
+    if specimen and chance.happens(0.5):
+        # Scientific cameras have no tone curve.
+        tone = Tone(torch.ones(batch, 1, 1, 1, 1, device=chance.device))
+    level = NoiseLevel.draw(chance, settings, batch, frames)
+    if specimen:
+        # Long exposures and cooled sensors: the loudest are not as loud.
+        level = NoiseLevel(0.4 * level.sigma, level.floor)
+        way = chance.pick(photons=0.6, grain=0.3, mosaic=0.1)
+    else:
+        # Collections are made from pictures that have been through all this before.
+        way = chance.pick(grain=1.0, mosaic=1.0 if light.linear else 0.5)
+    if way == "mosaic":
+        noisy, clean, floor = _through_mosaic(chance, views, level, tone)
+        noisy, clean = _greyed(noisy, grey), _greyed(clean, grey)
+    else:
+        clean = views.clamp(0, 1) if tone is None else tone.display(views)
+        clean, floor = _greyed(clean, grey), level.floor_of(None, 0.5)
+        if way == "photons":
+            noisy = _counted(chance, clean[:, :frames], level)
+        else:
+            noise = grain(chance, batch, frames, views.shape[-1])
+            noisy = clean[:, :frames] + level.at(clean[:, :frames]) * noise
+        # Grey pictures have the same noise in all their planes.
+        noisy = torch.where(grey[:, None, None, None, None], noisy[:, :, :1], noisy)
+    values = torch.cat([noisy, clean], 1)
+    if not specimen and chance.happens(0.55 if light.linear else 0.3):
+        values = _processed(chance, values, level)
+    values = values.clamp(0, 1)
+    noisy, clean, truth = values[:, :frames], values[:, frames:-1], values[:, -1]
+    return Shot(stored(chance, settings, noisy, specimen=specimen), clean, truth, floor)
+
+
+def stored(chance: Chance, settings: WorldSettings, frames: Tensor, *, specimen: bool) -> Tensor:
+    """Write frames to files and read them: as JPEG, or rounded to whole numbers."""
+    if chance.happens(settings.jpeg * (0.3 if specimen else 1.0)):
+        quality = chance.uniform(len(frames), low=60.0, high=98.0).round()
+        share = {"full": (1, 1), "rows": (1, 2), "quarter": (2, 2)}[
+            chance.pick(full=0.4, rows=0.2, quarter=0.4)
+        ]
+        return compressed(frames, quality, share)
+    kind = chance.pick(bytes=0.7, fine=0.3) if not specimen else chance.pick(bytes=0.4, fine=0.6)
+    # A sensor of 12 bits in a file of 16, a full file of 16, or some hundred counts.
+    steps = 255.0
+    if kind == "fine":
+        steps = float(chance.host.choice([4095, 65535, chance.whole(300, 900)]))
+    return (frames * steps).round() / steps
+
+
+def _greyed(values: Tensor, grey: Tensor) -> Tensor:
+    return torch.where(grey[:, None, None, None, None], luminance(values), values)
+
+
+def _counted(chance: Chance, clean: Tensor, level: NoiseLevel) -> Tensor:
+    """Count photons, and add the noise of reading them out."""
+    variance = level.sigma.square().clamp_min(1e-9)
+    # So many photons at white that at mid-grey they have the share of the variance that grows.
+    photons = 0.5 / (variance * (1 - level.floor).clamp_min(1e-3))
+    counts = torch.poisson(clean * photons, generator=chance.generator) / photons
+    noisy = counts + (level.floor * variance).sqrt() * chance.normal(*clean.shape)
+    return torch.where(level.sigma > 0, noisy, clean)
+
+
+def _through_mosaic(
+    chance: Chance, views: Tensor, level: NoiseLevel, tone: Tone | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Noisy frames, clean views, and the floor: noise where light becomes numbers.
+
+    Red and blue are amplified for the white balance, and colours made purer than the sensor's
+    filters see them: so chrominance is noisier than luminance, and red and blue than green.
+    """
+    batch, count = views.shape[:2]
+    frames = count - 1
+    mosaic = Mosaic(chance, views.shape[-1])
+    balance = torch.ones(batch, 1, 3, 1, 1, device=views.device)
+    purity = torch.zeros(batch, 1, 1, 1, 1, device=views.device)
+    middle: Tensor | float = 0.5
+    level_in_light = level
+    if tone is not None:
+        balance[:, :, ::2] = chance.uniform(batch, 1, 2, 1, 1, low=1.0, high=2.2)
+        purity = chance.uniform(batch, 1, 1, 1, 1, high=0.3)
+        middle = Tone(tone.gamma).light(torch.full_like(level.floor, 0.5))
+        step = 1e-4
+        slope = (tone.display(middle + step) - tone.display(middle - step)) / (2 * step)
+        # In light nearly all of the variance grows; the curve then lifts what is left in black.
+        level = NoiseLevel(0.7 * level.sigma, 0.2 * level.floor)
+        level_in_light = NoiseLevel(level.sigma / slope, level.floor)
+    filtered = ((views + purity * luminance(views)) / (1 + purity)).clamp(0, 1)
+    if tone is not None:
+        # Lens and filter keep detail from the sensor that is finer than its mosaic.
+        filtered = smoothed(filtered, chance.number(0.45, 0.8))
+    plane = mosaic.seen(filtered)[:, :, None]
+    amplified = mosaic.seen(balance.expand(-1, -1, -1, *views.shape[-2:]))[:, :, None]
+    seen = plane[:, :frames]
+    sigma = level_in_light.at(seen / amplified, middle) * amplified
+    noisy = (seen + sigma * chance.normal(*seen.shape)).clamp(0, 1)
+    way = str(chance.host.choice(DEMOSAICINGS))
+    picture = mosaic.developed(torch.cat([noisy, plane], 1)[:, :, 0], way)
+    picture = (1 + purity) * picture - purity * luminance(picture)
+    picture = picture.clamp(0, 1) if tone is None else tone.display(picture)
+    floor = level.floor_of(tone, middle)
+    return picture[:, :frames], picture[:, frames:], floor
+
+
+def _processed(chance: Chance, values: Tensor, level: NoiseLevel) -> Tensor:
+    """Smooth and sharpen as cameras and programs do, which sharpen less what has more noise."""
+    if chance.happens(0.25):
+        grey = luminance(values)
+        values = grey + smoothed(values - grey, chance.number(0.6, 2.5))
+    if chance.happens(0.25):
+        values = smoothed(values, chance.number(0.35, 0.9))
+    if chance.happens(0.35):
+        fine = values - smoothed(values, chance.number(0.6, 1.6))
+        amount = chance.uniform(len(values), 1, 1, 1, 1, low=0.2, high=1.3)
+        values = values + amount / (1 + 30 * level.sigma[:, :1]) * fine
+    return values

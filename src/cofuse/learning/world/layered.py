@@ -1,0 +1,176 @@
+"""Scenes as a camera sees them: things before a ground, blurred each with its coverage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cofuse.learning.world.blur import Aperture, Ladder, Lens
+from cofuse.learning.world.canvas import Canvas
+from cofuse.learning.world.chance import Chance
+from cofuse.learning.world.drawing import outline
+from cofuse.learning.world.focus import Sweep, radii, surface
+from cofuse.learning.world.motion import Motion
+from cofuse.learning.world.settings import WorldSettings
+from cofuse.learning.world.sources import Sources, luminance
+
+__all__ = ["Light", "photographic", "softness"]
+
+
+@dataclass(frozen=True)
+class Light:
+    """What comes to the sensor: frames (B, K, 3, H, W) and, all in focus, truth (B, 3, H, W).
+
+    In linear light, or, if not ``linear``, in values of a file already. ``rest`` is the truth that
+    is left without the frame that something is going to stand in, if it is.
+    """
+
+    frames: Tensor
+    truth: Tensor
+    linear: bool
+    rest: Tensor | None = None
+
+    @staticmethod
+    def of_views(views: Tensor, frames: int, *, linear: bool) -> Light:
+        """Part views (B, K + 1 or K + 2, 3, H, W) into frames, truth and rest."""
+        rest = views[:, frames + 1] if views.shape[1] > frames + 1 else None
+        return Light(views[:, :frames], views[:, frames], linear, rest)
+
+    def dimmed(self, factor: Tensor) -> Light:
+        """All of it, times a factor (B, 1, H, W)."""
+        rest = None if self.rest is None else self.rest * factor
+        return Light(self.frames * factor[:, None], self.truth * factor, self.linear, rest)
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """Colours times coverage, then coverage, 1 or 3 planes, of a thing; and its depth (B, H, W)."""
+
+    ladder: Ladder
+    depth: Tensor
+
+
+def softness(chance: Chance, share: float, batch: int) -> Tensor:
+    """Standard deviation (B,) of the blur of what is in focus; a share have some."""
+    soft = chance.log_uniform(0.4, 4.0, batch)
+    return torch.where(chance.some(share, batch), soft, 0.0)
+
+
+def fringes(chance: Chance, batch: int) -> Tensor:
+    """How far (B, 6) red and blue are out of focus where green is in it, and their coverage."""
+    red, blue = chance.uniform(2, batch, low=-1.5, high=1.5)
+    return torch.stack([red, 0 * red, blue] * 2, 1)
+
+
+def photographic(
+    sources: Sources,
+    settings: WorldSettings,
+    canvas: Canvas,
+    batch: int,
+    frames: int,
+    motion: Motion | None = None,
+    without: Tensor | None = None,
+) -> Light:
+    """Draw scenes of a ground and some things before it.
+
+    ``without`` (B,) names the frame of each that something is going to stand in.
+    """
+    chance = sources.chance
+    offset = fringes(chance, batch) if chance.happens(settings.fringed) else None
+    lens = Lens(
+        Aperture.draw(chance, batch),
+        canvas.torus,
+        canvas.largest_blur,
+        softness(chance, settings.soft, batch),
+        sided=chance.happens(0.2),
+    )
+    sweep = Sweep.draw(chance, batch, frames, canvas.largest_blur)
+    ground = sources.ground(batch, canvas.torus, drawn=settings.drawn)
+    relief = luminance(canvas.middle(ground)).sqrt()[:, 0]
+    depth_of_ground = surface(chance, batch, canvas.side, relief) * sweep.depth[:, None, None]
+    count = chance.whole(0, settings.objects)
+    if count:
+        # What lies far behind is never in focus, and as blurred in the last frame as in the first.
+        beyond = canvas.largest_blur * chance.uniform(batch, 1, 1, low=0.3)
+        behind = sweep.depth[:, None, None] + beyond + 0.2 * depth_of_ground
+        far = chance.some(settings.far_ground, batch, 1, 1)
+        depth_of_ground = torch.where(far, behind, depth_of_ground)
+    nearness = chance.uniform(batch, count).sort(1, descending=True).values if count else None
+    sheets: list[_Sheet] = []
+    for index in range(count):
+        assert nearness is not None
+        place = nearness[:, index] * sweep.depth
+        place = torch.where(chance.some(0.6, batch), sweep.nearest(place), place)
+        planes = _thing(sources, ground, canvas.torus)
+        # Slanted, or round: its rim lies farther away than its middle.
+        slant = surface(chance, batch, canvas.side, relief) - 0.5
+        height = canvas.middle(_height(planes[:, 3:]))[:, 0]
+        shape = torch.where(chance.some(0.5, batch, 1, 1), slant, 1 - height)
+        reach = sweep.depth * chance.uniform(batch) * chance.some(0.7, batch)
+        depth = place[:, None, None] + 0.7 * reach[:, None, None] * shape
+        if offset is not None:
+            # The coverage spreads with each colour.
+            planes = torch.cat([planes, planes[:, 3:], planes[:, 3:]], 1)
+        sheets.append(_Sheet(lens.ladder(planes, canvas.side), depth))
+
+        # What stands near the ground keeps light from it.
+        dark = chance.uniform(batch, 1, 1, 1, high=0.8) * chance.some(0.3, batch, 1, 1, 1)
+        way = chance.whole(-16, 16), chance.whole(-16, 16)
+        ground = ground * (1 - dark * _shadow(planes[:, 3:4]).roll(way, (2, 3)))
+    sheets.insert(0, _Sheet(lens.ladder(ground, canvas.side), depth_of_ground))
+
+    views = None
+    for sheet in sheets:
+        ours = None if offset is None else offset[:, : sheet.ladder.planes.shape[2]]
+        planes = sheet.ladder.at(radii(sheet.depth, sweep.focus, without), ours)
+        if motion is not None:
+            part = sheet.depth / (sweep.depth[:, None, None] + canvas.largest_blur)
+            moved = motion.seen(planes[:, :frames], part)
+            planes = torch.cat([moved, planes[:, frames:]], 1)
+        colour, cover = planes[:, :, :3], planes[:, :, 3:]
+        views = colour if views is None else views * (1 - cover.clamp(0, 1)) + colour
+    assert views is not None
+    return Light.of_views(views.clamp_min(0), frames, linear=True)
+
+
+def _thing(sources: Sources, ground: Tensor, side: int) -> Tensor:
+    """Colours times coverage, and coverage (B, 4, N, N), of something before the ground."""
+    chance, batch = sources.chance, len(ground)
+    kind = chance.pick(photograph=0.5, ground=0.15, plain=0.2, backlit=0.15)
+    if kind == "ground":
+        colour = ground.flip(3)
+    else:
+        colour = sources.ground(batch, side, drawn=0.1)
+    cover = outline(chance, batch, side, luminance(colour).sqrt()[:, 0])
+    if kind == "plain":
+        mean = colour.mean((2, 3), keepdim=True)
+        colour = mean + 0.2 * (colour - mean)
+    if kind == "backlit":
+        colour = colour * chance.log_uniform(0.02, 0.3, batch, 1, 1, 1)
+    if chance.happens(0.6):
+        # Light from one side, or from behind: the rim is darker, or brighter.
+        height = _height(cover[:, None])
+        lit = torch.exp(chance.uniform(batch, 1, 1, 1, low=-2.0, high=1.0) * (1 - height))
+        slope = height - height.roll((-9, 7), (2, 3))
+        colour = colour * lit * (1 + 2 * chance.normal(batch, 1, 1, 1) * slope).clamp(0.2, 3)
+    return torch.cat([colour.clamp_min(0) * cover[:, None], cover[:, None]], 1)
+
+
+def _shadow(cover: Tensor) -> Tensor:
+    """A soft copy of a coverage (B, 1, N, N)."""
+    small = F.avg_pool2d(cover, 8)
+    for _ in range(2):
+        small = F.avg_pool2d(small, 3, 1, 1, count_include_pad=False)
+    return F.interpolate(small, cover.shape[-2:], mode="bilinear", align_corners=False)
+
+
+def _height(cover: Tensor) -> Tensor:
+    """A round body (B, 1, N, N) of height 0 to 1 over its coverage."""
+    small = F.avg_pool2d(cover, 8)
+    for _ in range(3):
+        small = F.avg_pool2d(small, 5, 1, 2, count_include_pad=False)
+    wide = F.interpolate(small, cover.shape[-2:], mode="bicubic", align_corners=False)
+    return (2 * wide - 1).clamp(0, 1).sqrt()

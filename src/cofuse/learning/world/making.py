@@ -1,0 +1,186 @@
+"""Batches of stacks with their truth, and of single pictures, from photographs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from cofuse.errors import CofuseError
+from cofuse.learning.world.blur import Aperture, blurred
+from cofuse.learning.world.camera import photograph
+from cofuse.learning.world.canvas import Canvas
+from cofuse.learning.world.chance import Chance
+from cofuse.learning.world.drawing import star
+from cofuse.learning.world.exposure import Exposure, vignette
+from cofuse.learning.world.layered import Light, photographic
+from cofuse.learning.world.motion import Motion
+from cofuse.learning.world.pairs import mapped, masked
+from cofuse.learning.world.settings import WorldSettings
+from cofuse.learning.world.sources import Sources
+from cofuse.learning.world.specimens import specimens
+from cofuse.learning.world.tone import STANDARD
+
+__all__ = ["Pictures", "Scenes", "World"]
+
+
+@dataclass(frozen=True)
+class Scenes:
+    """A batch of B stacks of K frames of side S, values of files from 0 to 1.
+
+    Attributes
+    ----------
+    frames
+        What files hold, (B, K, 3, S, S), noise and rounding included.
+    clean
+        The same without noise, JPEG and rounding.
+    truth
+        All in focus, (B, 3, S, S), in the reference's geometry and brightness; where nothing is in
+        focus, as the least blurred frame shows it.
+    reference
+        Number of the frame (B,) whose geometry and brightness the truth has; -1 where all share
+        them and none is named.
+    floor
+        Share (B,) of the noise's variance at mid-grey that is there in black.
+    kind
+        Kind of all the scenes: photographic, specimens, masked or mapped.
+    """
+
+    frames: Tensor
+    clean: Tensor
+    truth: Tensor
+    reference: Tensor
+    floor: Tensor
+    kind: str
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """A batch of single pictures (B, 3, S, S), noisy and clean, and the noise's floor (B,)."""
+
+    noisy: Tensor
+    clean: Tensor
+    floor: Tensor
+
+
+class World:
+    """Draws stacks and pictures from photographs (N, 3 or 1, H, W) of bytes, on their device."""
+
+    def __init__(
+        self, photos: Tensor, *, seed: int = 0, settings: WorldSettings | None = None
+    ) -> None:
+        if photos.ndim != 4 or photos.shape[1] not in (1, 3) or photos.dtype != torch.uint8:
+            raise CofuseError(
+                f"got photographs of {photos.dtype} and shape {tuple(photos.shape)}; give a uint8 "
+                "tensor of the shape (number, 3, height, width), or with 1 plane of grey ones"
+            )
+        self.chance = Chance(photos.device, seed)
+        self.sources = Sources(photos.expand(-1, 3, -1, -1), self.chance)
+        self.settings = settings if settings is not None else WorldSettings()
+
+    def draw(self, batch: int, frames: int, size: int) -> Scenes:
+        """Draw stacks of frames of ``size`` x ``size`` pixels, a multiple of 8."""
+        chance, settings = self.chance, self.settings
+        if frames > 2 and chance.happens(settings.repeated):
+            scenes = self.draw(batch, frames - 1, size)
+            number = torch.arange(frames, device=chance.device).repeat(batch, 1)
+            number[:, -1] = chance.index(frames - 1, batch)
+            rows = torch.arange(batch, device=chance.device)[:, None]
+            return replace(
+                scenes, frames=scenes.frames[rows, number], clean=scenes.clean[rows, number]
+            )
+        canvas = Canvas.draw(chance, size, settings.largest_blur)
+        kind = chance.pick(
+            photographic=settings.photographic,
+            specimens=settings.specimens,
+            masked=settings.masked,
+            mapped=settings.mapped,
+        )
+        collected = kind in ("masked", "mapped")
+        middle = torch.full((batch,), frames // 2, device=chance.device)
+        reference = torch.where(chance.some(0.3, batch), middle, chance.index(frames, batch))
+        differ = frames > 1 and not collected
+        motion = exposure = None
+        if differ and chance.happens(settings.moved):
+            resampled = chance.happens(settings.resampled)
+            motion = Motion.draw(
+                chance, reference, frames, canvas.side, resampled=resampled, far=settings.far
+            )
+        if differ and chance.happens(settings.unsteady):
+            exposure = Exposure.draw(chance, reference, frames, canvas.side)
+        passed = differ and chance.happens(settings.passer_by)
+        where = chance.index(frames, batch) if passed else None
+
+        if kind == "masked":
+            light = masked(self.sources, canvas, batch, frames)
+        elif kind == "mapped":
+            light = mapped(self.sources, settings, canvas, batch, frames)
+        else:
+            make = photographic if kind == "photographic" else specimens
+            light = make(self.sources, settings, canvas, batch, frames, motion, where)
+        if not collected and chance.happens(0.4):
+            light = light.dimmed(vignette(chance, batch, canvas.side))
+        if exposure is not None:
+            light = replace(light, frames=light.frames * exposure.gain)
+        if where is not None:
+            light = self._with_passer_by(light, canvas, reference, where)
+
+        grey = chance.some(settings.grey + 0.4 * (kind == "specimens"), batch)
+        shot = photograph(chance, settings, light, grey, specimen=kind == "specimens")
+        stack, clean = shot.frames, shot.clean
+        if motion is not None:
+            stack, clean = motion.aligned(stack).clamp(0, 1), motion.aligned(clean).clamp(0, 1)
+        if exposure is not None and chance.happens(settings.corrected):
+            stack, clean = exposure.corrected(chance, stack, clean)
+        if motion is None and exposure is None and not passed:
+            reference = torch.where(chance.some(0.5, batch), reference, -1)
+        return Scenes(
+            frames=canvas.cut(stack),
+            clean=canvas.cut(clean),
+            truth=canvas.cut(shot.truth),
+            reference=reference,
+            floor=shot.floor,
+            kind=kind,
+        )
+
+    def draw_pictures(self, batch: int, size: int) -> Pictures:
+        """Draw single sharp pictures of ``size`` x ``size`` pixels with noise, to restore them."""
+        chance, settings = self.chance, self.settings
+        canvas = Canvas.draw(chance, size, 1.0)
+        # Shrunk, a photograph loses what JPEG has left in it.
+        picture = self.sources.photograph(batch, canvas.side, chance.number(0.5, 1.0))
+        if chance.happens(0.1):
+            light = self.sources.ground(batch, canvas.side, drawn=1.0)
+        else:
+            light = STANDARD.light(picture)
+        linear = chance.happens(0.5)
+        if not linear:
+            light = STANDARD.display(light)
+        grey = chance.some(settings.grey, batch)
+        shot = photograph(chance, settings, Light(light[:, None], light, linear), grey)
+        return Pictures(canvas.cut(shot.frames[:, 0]), canvas.cut(shot.clean[:, 0]), shot.floor)
+
+    def _with_passer_by(
+        self, light: Light, canvas: Canvas, reference: Tensor, where: Tensor
+    ) -> Light:
+        """Let something stand in one frame (B,) of each stack.
+
+        It is in the truth if that is the reference. If not, the truth behind it is that of the
+        other frames.
+        """
+        chance, (batch, frames) = self.chance, light.frames.shape[:2]
+        colour = self.sources.ground(batch, canvas.torus, drawn=0.1)
+        cover = star(chance, batch, canvas.torus)[:, None]
+        aperture = Aperture.draw(chance, batch)
+        kernel = aperture.kernel(
+            aperture.gauge(canvas.torus), chance.log_uniform(0.3, 16.0, batch, 1)
+        )
+        planes = canvas.middle(blurred(torch.cat([colour * cover, cover], 1), kernel))
+        paint, cover = planes[:, :3].clamp_min(0), planes[:, 3:].clamp(0, 1)
+        here = where[:, None] == torch.arange(frames, device=chance.device)
+        seen = light.frames * (1 - cover[:, None]) + paint[:, None]
+        stack = torch.where(here[..., None, None, None], seen, light.frames)
+        assert light.rest is not None
+        behind = torch.where((where == reference).view(-1, 1, 1, 1), paint, light.rest * cover)
+        return Light(stack, light.truth * (1 - cover) + behind, light.linear)

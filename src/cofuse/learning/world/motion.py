@@ -1,0 +1,103 @@
+"""Frames that do not lie on each other, and what an aligner makes of them.
+
+A frame sees the scene from elsewhere: breathing changes the scale, a hand the place, and near
+things shift against far ones. The aligner undoes the scale and the shift by resampling the frame,
+noise and all; what it leaves is a residue of some tenths of a pixel to some pixels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cofuse.learning.world.chance import Chance
+from cofuse.learning.world.drawing import places
+
+__all__ = ["Motion", "warped"]
+
+#: Pixels that an aligned frame has been moved by at the most: less than the margin.
+_MOST_MOVED = 5.0
+
+
+@dataclass(frozen=True)
+class Motion:
+    """How B x K frames lie; the reference's numbers are all 0.
+
+    ``zoom`` (B, K) and ``shift`` (B, K, 2) were undone by resampling; ``residue`` (B, K, 2, H, W)
+    was not, nor was ``parallax`` (B, K, 2), pixels from the nearest to the farthest.
+    """
+
+    zoom: Tensor
+    shift: Tensor
+    residue: Tensor
+    parallax: Tensor
+    resampled: bool
+
+    @staticmethod
+    def draw(
+        chance: Chance, reference: Tensor, frames: int, side: int, *, resampled: bool, far: float
+    ) -> Motion:
+        """Draw the motion of frames about each picture's reference (B,).
+
+        A residue is less than 1.5 pixels, or, with the probability ``far``, up to 5.
+        """
+        batch = len(reference)
+        size = chance.log_number(1.5, 5.0) if chance.happens(far) else chance.log_number(0.2, 1.5)
+        moves = (torch.arange(frames, device=chance.device) != reference[:, None]).float()
+        amount = size * chance.uniform(batch, 1) * moves
+        y, x = places(side, chance.device)
+        scale = chance.normal(batch * frames, 1, 1, 1) * 2 / side
+        turn = chance.normal(batch * frames, 1, 1, 1) / side
+        centre = 0.5 * side * chance.normal(batch * frames, 2, 1, 1)
+        y, x = y + centre[:, :1], x + centre[:, 1:]
+        field = torch.cat([scale * x - turn * y, scale * y + turn * x], 1)
+        local = chance.field(2 * batch * frames, chance.whole(2, 5), side)
+        field = 0.3 * field + 0.5 * local.view_as(field) * chance.number(0, 1)
+        field = field + 0.4 * chance.normal(batch * frames, 2, 1, 1)
+        field = field.view(batch, frames, 2, side, side) * amount[..., None, None, None]
+        undone = moves * float(resampled)
+        return Motion(
+            zoom=2 * _MOST_MOVED / side * chance.uniform(batch, frames, low=-1) * undone,
+            shift=chance.uniform(batch, frames, 2, low=-1) * undone[..., None],
+            residue=field,
+            parallax=chance.normal(batch, frames, 2) * amount[..., None],
+            resampled=resampled,
+        )
+
+    def seen(self, planes: Tensor, depth: Tensor) -> Tensor:
+        """What sensors see of planes (B, K, C, H, W) at depths (B, H, W), 0 to 1."""
+        y, x = places(planes.shape[-1], planes.device)
+        zoom = 1 + self.zoom[..., None, None]
+        down, right = (
+            (y - self.shift[:, :, 1, None, None]) / zoom,
+            (x - self.shift[:, :, 0, None, None]) / zoom,
+        )
+        offset = self.residue + self.parallax[..., None, None] * (depth[:, None, None] - 0.5)
+        right, down = right + offset[:, :, 0], down + offset[:, :, 1]
+        moved = warped(planes.flatten(0, 1), right.flatten(0, 1), down.flatten(0, 1))
+        return moved.view_as(planes)
+
+    def aligned(self, frames: Tensor) -> Tensor:
+        """Resample frames (B, K, C, H, W) as an aligner does."""
+        if not self.resampled:
+            return frames
+        y, x = places(frames.shape[-1], frames.device)
+        zoom = 1 + self.zoom.flatten()[:, None, None]
+        shift = self.shift.flatten(0, 1)[:, :, None, None]
+        moved = warped(frames.flatten(0, 1), x * zoom + shift[:, 0], y * zoom + shift[:, 1])
+        # The reference is not resampled; bicubic weights at whole pixels are 1 but for rounding.
+        still = (self.zoom == 0)[..., None, None, None]
+        return torch.where(still, frames, moved.view_as(frames))
+
+
+def warped(planes: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Take planes (M, C, H, W) at places (M, H, W) in pixels from the middle."""
+    half = planes.shape[-1] / 2
+    grid = torch.stack(torch.broadcast_tensors(x, y), -1) / half
+    grid = grid.expand(len(planes), -1, -1, -1)
+    return F.grid_sample(
+        planes, grid, mode="bicubic", padding_mode="reflection", align_corners=False
+    )

@@ -1,0 +1,160 @@
+"""Scenes as a microscope sees them: light through bodies, or from them, that cover nothing.
+
+Transmitted light passes all bodies one after the other, so what each lets through multiplies;
+emitted light adds. What is out of focus stays as a haze over all frames.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from cofuse.learning.world.blur import Aperture, Ladder, Lens
+from cofuse.learning.world.canvas import Canvas
+from cofuse.learning.world.chance import Chance
+from cofuse.learning.world.drawing import dots, scattered, web
+from cofuse.learning.world.focus import Sweep, radii, surface
+from cofuse.learning.world.layered import Light, softness
+from cofuse.learning.world.motion import Motion
+from cofuse.learning.world.settings import WorldSettings
+from cofuse.learning.world.sources import Sources, luminance
+
+__all__ = ["specimens"]
+
+
+def specimens(
+    sources: Sources,
+    settings: WorldSettings,
+    canvas: Canvas,
+    batch: int,
+    frames: int,
+    motion: Motion | None = None,
+    without: Tensor | None = None,
+) -> Light:
+    """Draw scenes of two to four sheets of bodies at their own depths.
+
+    ``without`` (B,) names the frame of each that something is going to stand in.
+    """
+    chance = sources.chance
+    lens = Lens(
+        Aperture.draw(chance, batch, gaussian=0.5),
+        canvas.torus,
+        canvas.largest_blur,
+        softness(chance, settings.soft_specimens, batch),
+        sided=chance.happens(0.5),
+    )
+    sweep = Sweep.draw(chance, batch, frames, canvas.largest_blur)
+    emits = chance.happens(0.4)
+    kind = "emission" if emits else chance.pick(cells=0.65, smear=0.35)
+    paint = {"emission": _emission, "cells": _cells, "smear": _smear}[kind]
+    stains = _stains(chance, batch)
+    # Bodies of one kind have one size, whatever sheet they lie in.
+    apart = chance.log_number(*{"emission": (16, 120), "cells": (50, 220), "smear": (18, 90)}[kind])
+    sheets: list[tuple[Ladder, Tensor]] = []
+    for _ in range(chance.whole(1 if kind == "smear" else 2, 4)):
+        planes = paint(sources, batch, canvas.torus, stains, apart)
+        flat = surface(chance, batch, canvas.side, luminance(canvas.middle(planes))[:, 0])
+        slant = chance.uniform(batch, 1, 1) * (flat - 0.5)
+        depth = sweep.depth[:, None, None] * (chance.uniform(batch, 1, 1) + slant)
+        sheets.append((lens.ladder(planes, canvas.side), depth))
+    lamp = chance.uniform(batch, 1, 1, 1, 1, low=0.5, high=1.05)
+    lamp = lamp * (1 + 0.06 * chance.uniform(batch, 1, 3, 1, 1, low=-1))
+    ground = chance.log_uniform(0.002, 0.1, batch, 1, 1, 1, 1)
+
+    parts = []
+    for ladder, depth in sheets:
+        planes = ladder.at(radii(depth, sweep.focus, without))
+        if motion is not None:
+            moved = motion.seen(planes[:, :frames], depth / sweep.depth[:, None, None])
+            planes = torch.cat([moved, planes[:, frames:]], 1)
+        parts.append(planes.clamp_min(0))
+    together = torch.stack(parts)
+    views = ground + together.sum(0) if emits else lamp * together.prod(0)
+    return Light.of_views(views, frames, linear=True)
+
+
+def _stains(chance: Chance, batch: int) -> Tensor:
+    """Densities (B, 2, 3, 1, 1) of bodies and nuclei in the colours of stains."""
+    tables = torch.tensor(
+        [
+            [[0.10, 0.40, 0.30], [0.9, 1.2, 0.5]],  # eosin and haematoxylin
+            [[0.05, 0.35, 0.40], [0.7, 0.9, 0.3]],  # Giemsa
+            [[0.30, 0.10, 0.25], [0.5, 0.8, 0.9]],  # green and brown, unstained plants
+            [[0.25, 0.25, 0.25], [1.0, 1.0, 1.0]],  # none
+        ],
+        device=chance.device,
+    )
+    tint = tables[chance.index(len(tables), batch)]
+    strength = chance.log_uniform(0.15, 1.5, batch, 2, 1)
+    return (tint * strength)[..., None, None]
+
+
+def _texture(sources: Sources, batch: int, side: int) -> Tensor:
+    """A grey texture (B, N, N) about 0."""
+    grey = luminance(sources.photograph(batch, side, sources.scale()))[:, 0]
+    return grey - grey.mean((1, 2), keepdim=True)
+
+
+def _cells(sources: Sources, batch: int, side: int, stains: Tensor, apart: float) -> Tensor:
+    """Light let through, (B, 3, N, N), by thin large cells with nuclei, folds and granules."""
+    chance = sources.chance
+    ragged = 0.1 * apart * chance.field(batch, max(2, round(3 * side / apart)), side)
+    share = chance.uniform(batch, 1, 1, 1, low=0.3, high=0.9)
+    down, right, own = scattered(chance, batch, side, apart, 6)
+    angle = 2 * math.pi * own[0]
+    across = down * torch.cos(angle) - right * torch.sin(angle)
+    along = down * torch.sin(angle) + right * torch.cos(angle)
+    away = torch.hypot(across * (1 + own[1]), along) + ragged[:, None]
+    inside = apart * (0.45 + 0.4 * own[2]) - away
+    there = (own[3] < share).float()
+    body = (there * (0.5 + inside / 2).clamp(0, 1) * (0.5 + own[4])).sum(1)
+    rim = (there * torch.exp(-((inside / 2) ** 2))).sum(1)
+    core = apart * (0.06 + 0.08 * own[5]) - torch.hypot(across * (1 + 0.5 * own[1]), along)
+    nucleus = (there * (0.5 + core / 2).clamp(0, 1)).amax(1)
+    texture = 1 + chance.uniform(batch, 1, 1, high=2.0) * _texture(sources, batch, side)
+    granules = dots(chance, batch, side, chance.log_number(5, 20), share=0.3)
+    granules = granules * (chance.field(batch, 4, side) > 0) * body.clamp(0, 1)
+    weights = chance.uniform(batch, 2, 1, 1, high=0.6)
+    body = body * texture + weights[:, 0] * rim + weights[:, 1] * granules
+    nucleus = nucleus * (0.8 + _texture(sources, batch, side))
+    density = stains[:, 0] * body.clamp_min(0)[:, None] + stains[:, 1] * nucleus[:, None]
+    return torch.exp(-density.clamp_min(0))
+
+
+def _smear(sources: Sources, batch: int, side: int, stains: Tensor, apart: float) -> Tensor:
+    """Light let through by blood: round cells, pale in the middle, some with a large nucleus."""
+    chance = sources.chance
+    share = chance.uniform(batch, 1, 1, 1, low=0.3, high=1.0)
+    pallor = chance.uniform(batch, 1, 1, 1, low=0.1, high=0.8)
+    down, right, own = scattered(chance, batch, side, apart, 4)
+    radius = apart * (0.42 + 0.1 * own[0])
+    away = torch.hypot(down * (1 + 0.25 * own[1]), right)
+    there = (own[2] < share).float()
+    pale = pallor * torch.exp(-((away / (0.45 * radius)) ** 2))
+    body = (there * (radius + 0.5 - away).clamp(0, 1) * (1 - pale)).sum(1)
+    lobes = torch.hypot(down + 0.3 * radius * torch.sin(right / radius * 3), right)
+    nucleus = (there * (own[3] > 0.93) * (0.5 + 0.7 * radius - lobes).clamp(0, 1)).amax(1)
+    texture = 1 + 0.3 * _texture(sources, batch, side)
+    density = stains[:, 0] * (body * texture)[:, None] + stains[:, 1] * nucleus[:, None]
+    return torch.exp(-density.clamp_min(0))
+
+
+def _emission(sources: Sources, batch: int, side: int, stains: Tensor, apart: float) -> Tensor:
+    """Light (B, 3, N, N) of fluorescent fibres, bodies and points on a dark ground."""
+    chance = sources.chance
+    half = chance.log_uniform(0.3, 2.0, batch, 1, 1)
+    fibres = sum(
+        (web(chance, batch, side, chance.whole(3, 14), half) for _ in range(chance.whole(1, 3))),
+        torch.zeros(batch, side, side, device=chance.device),
+    )
+    bodies = dots(chance, batch, side, apart, share=0.7)
+    points = dots(chance, batch, side, chance.log_number(6, 24), share=0.4)
+    texture = (1 + 2 * _texture(sources, batch, side)).clamp_min(0)
+    weights = chance.uniform(batch, 3, 1, 1) * chance.some(0.6, batch, 3, 1, 1)
+    uneven = torch.exp(0.7 * chance.field(batch, 3, side))
+    light = weights[:, 0] * fibres + weights[:, 1] * bodies * texture + weights[:, 2] * points
+    light = (light + 0.1 * fibres) * uneven
+    tint = torch.exp(-2 * chance.uniform(batch, 3, 1, 1) * chance.some(0.6, batch, 1, 1, 1))
+    return chance.log_uniform(0.1, 1.5, batch, 1, 1, 1) * light[:, None] * tint

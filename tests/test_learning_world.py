@@ -1,0 +1,320 @@
+"""The world of made stacks: what it promises of frames, truth, blur, noise and files."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cofuse.errors import CofuseError
+from cofuse.simulation import sample_picture
+from tests.waiting import PATIENCE
+
+pytest.importorskip("torch", reason="torch is not installed")
+
+import torch
+
+from cofuse.learning.world import World, WorldSettings
+from cofuse.learning.world.blur import Aperture, Lens, blurred
+from cofuse.learning.world.camera import photograph
+from cofuse.learning.world.canvas import Canvas
+from cofuse.learning.world.chance import Chance
+from cofuse.learning.world.exposure import Exposure
+from cofuse.learning.world.focus import radii
+from cofuse.learning.world.jpeg import compressed
+from cofuse.learning.world.layered import Light, photographic
+from cofuse.learning.world.mosaic import DEMOSAICINGS, Mosaic
+from cofuse.learning.world.motion import Motion
+from cofuse.learning.world.noise import NoiseLevel, grain
+from cofuse.learning.world.pairs import masked
+from cofuse.learning.world.sources import Sources
+from cofuse.learning.world.tone import STANDARD, Tone
+from experiments.world_sheet import sheet
+
+pytestmark = pytest.mark.extra("torch")
+
+KINDS = ("photographic", "specimens", "masked", "mapped")
+CPU = torch.device("cpu")
+#: Nothing that would make a frame differ from what it shows.
+PERFECT = WorldSettings(noiseless=1.0, quiet=0.0, jpeg=0.0, moved=0.0, unsteady=0.0, passer_by=0.0)
+
+
+def only(kind: str, settings: WorldSettings) -> WorldSettings:
+    return replace(settings, **{name: float(name == kind) for name in KINDS})
+
+
+@pytest.fixture(scope="module")
+def photos() -> torch.Tensor:
+    pictures = [sample_picture(name)[:180, :180] for name in ("coffee", "astronaut")]
+    return torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).contiguous()
+
+
+@pytest.fixture
+def sources(photos: torch.Tensor) -> Sources:
+    return Sources(photos, Chance(CPU, 0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("frames", [1, 2, 5])
+def test_scenes_have_the_promised_shapes_and_ranges(photos, kind, frames):
+    busy = replace(
+        only(kind, WorldSettings()), moved=0.7, unsteady=0.7, passer_by=0.5, repeated=0.5
+    )
+    world = World(photos, seed=frames, settings=busy)
+    for _ in range(3):
+        scenes = world.draw(2, frames, 64)
+        assert scenes.frames.shape == scenes.clean.shape == (2, frames, 3, 64, 64)
+        assert scenes.truth.shape == (2, 3, 64, 64) and scenes.kind == kind
+        for values in (scenes.frames, scenes.clean, scenes.truth):
+            assert values.dtype == torch.float32
+            assert float(values.min()) >= 0 and float(values.max()) <= 1
+        assert scenes.reference.dtype == torch.int64
+        assert int(scenes.reference.min()) >= -1 and int(scenes.reference.max()) < frames
+        assert float(scenes.floor.min()) >= 0 and float(scenes.floor.max()) <= 1
+        assert scenes.floor.shape == scenes.reference.shape == (2,)
+
+
+def test_a_seed_repeats_everything(photos):
+    first, second = (World(photos, seed=7) for _ in range(2))
+    for _ in range(4):
+        one, other = first.draw(2, 3, 48), second.draw(2, 3, 48)
+        for name in ("frames", "clean", "truth", "reference", "floor"):
+            assert torch.equal(getattr(one, name), getattr(other, name)), name
+    assert torch.equal(first.draw_pictures(2, 48).noisy, second.draw_pictures(2, 48).noisy)
+
+
+def test_grey_photographs_are_taken_and_others_refused(photos):
+    scenes = World(photos[:, :1]).draw(1, 2, 48)
+    assert torch.isfinite(scenes.truth).all()
+    with pytest.raises(CofuseError, match="uint8"):
+        World(photos.float())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_noise_frames_are_the_clean_ones_to_rounding(photos, kind):
+    world = World(photos, settings=only(kind, PERFECT))
+    for _ in range(3):
+        scenes = world.draw(2, 3, 48)
+        assert float((scenes.frames - scenes.clean).abs().max()) <= 0.5 / 255 + 1e-6
+
+
+def test_pictures_to_restore(photos):
+    world = World(photos, settings=replace(PERFECT, grey=1.0))
+    pictures = world.draw_pictures(2, 64)
+    assert pictures.noisy.shape == pictures.clean.shape == (2, 3, 64, 64)
+    assert torch.equal(pictures.clean[:, 0], pictures.clean[:, 2])
+    assert float((pictures.noisy - pictures.clean).abs().max()) <= 0.5 / 255 + 1e-6
+
+
+def test_a_ground_in_truth_is_everywhere_as_its_least_blurred_frame(sources):
+    canvas = Canvas.draw(sources.chance, 64, 16.0)
+    for _ in range(3):
+        light = photographic(sources, replace(PERFECT, objects=0), canvas, 2, 4, None)
+        apart = (light.frames - light.truth[:, None]).abs().amax(2).amin(1)
+        assert float(apart.max()) < 1e-5
+
+
+def test_masked_frames_give_the_truth_back(sources):
+    canvas = Canvas.draw(sources.chance, 64, 16.0)
+    for frames in (2, 3):
+        light = masked(sources, canvas, 2, frames)
+        apart = (light.frames - light.truth[:, None]).abs().amax(2)
+        assert float(apart.amin(1).max()) == 0.0, "each place is an exact copy in one frame"
+        assert float(apart.amax(1).mean()) > 0
+
+
+@pytest.mark.parametrize("radius", [0.4, 0.9, 3.0, -3.0, 17.0])
+def test_blur_keeps_the_energy_of_lights(radius):
+    chance = Chance(CPU, 3)
+    aperture = Aperture.draw(chance, 8)
+    kernel = aperture.kernel(aperture.gauge(80), torch.tensor([[radius]]))
+    assert float(kernel.min()) >= 0
+    light = 40.0 * (chance.uniform(8, 3, 80, 80) > 0.99)
+    before, after = light.sum((2, 3)), blurred(light, kernel).sum((2, 3))
+    torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-2)
+    if radius == 0.4:
+        torch.testing.assert_close(blurred(light, kernel), light, rtol=0, atol=1e-4)
+
+
+def test_a_ladder_spreads_light_as_far_as_a_disc():
+    plain = torch.zeros(1, 1, 1)
+    aperture = Aperture(plain.long(), plain, plain, plain, plain, plain.bool())
+    lens = Lens(aperture, 96, 24.0, torch.zeros(1), sided=False)
+    point = torch.zeros(1, 1, 96, 96)
+    point[..., 48, 48] = 1
+    ladder = lens.ladder(point, 96)
+    away = torch.arange(96) - 48.0
+    for radius in (3.3, 6.5, 13.0):
+        seen = ladder.at(torch.full((1, 1, 96, 96), radius))[0, 0, 0]
+        spread = float((seen * (away[:, None] ** 2 + away**2)).sum())
+        assert spread == pytest.approx(radius**2 / 2, rel=0.08)
+
+
+@pytest.mark.parametrize("way", DEMOSAICINGS)
+def test_demosaicing_gives_plain_colours_and_grey_slopes_back(way):
+    mosaic = Mosaic(Chance(CPU, 1), 24)
+    colour = torch.tensor([0.7, 0.4, 0.1]).view(3, 1, 1).expand(3, 24, 24)
+    place = torch.arange(24) / 24
+    slope = (0.3 * place[:, None] + 0.5 * place).expand(3, 24, 24)
+    for picture in (colour, slope):
+        found = mosaic.developed(mosaic.seen(picture), way)
+        inner = (..., slice(3, -3), slice(3, -3))
+        torch.testing.assert_close(found[inner], picture[inner], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("quality", "code", "share", "most"),
+    [(60, 0, (1, 1), 0.4), (85, 2, (2, 2), 0.7), (92, 1, (1, 2), 0.7)],
+)
+def test_jpeg_is_what_the_library_makes(quality, code, share, most):
+    """But for coefficients half-way between two steps; the library's chroma is rounded more."""
+    picture = np.ascontiguousarray(sample_picture("astronaut")[:160, :160])
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "JPEG", quality=quality, subsampling=code)
+    theirs = np.asarray(Image.open(file), np.float32)
+    frames = torch.from_numpy(picture).permute(2, 0, 1)[None, None] / 255
+    ours = compressed(frames, torch.tensor([float(quality)]), share)[0, 0] * 255
+    apart = np.abs(ours.permute(1, 2, 0).numpy() - theirs)
+    assert apart.mean() < most
+
+
+def test_jpeg_of_full_quality_changes_next_to_nothing(photos):
+    frames = photos[:, None, :, :61, :53] / 255
+    same = compressed(frames, torch.full((2,), 100.0))
+    apart = 255 * (same - frames).abs()
+    # Luminance and chrominance are whole numbers, before the cosines and after them.
+    assert float(apart.mean()) < 0.7 and float(apart.max()) < 3.01
+
+
+def test_noise_has_the_level_that_was_asked_for():
+    for seed in range(12):
+        noise = grain(Chance(CPU, seed), 2, 2, 64)
+        spread = noise.square().mean((1, 2, 3, 4)).sqrt()
+        torch.testing.assert_close(spread, torch.ones(2), rtol=1e-3, atol=0)
+    level = NoiseLevel(torch.full((1, 1, 1, 1, 1), 0.05), torch.full((1, 1, 1, 1, 1), 0.25))
+    value = torch.tensor([0.0, 0.5]).view(1, 1, 1, 1, 2)
+    assert level.at(value).flatten().tolist() == pytest.approx([0.025, 0.05])
+
+
+@pytest.mark.parametrize("linear", [True, False])
+@pytest.mark.parametrize("specimen", [True, False])
+def test_floor_says_how_the_noise_of_a_file_grows(linear, specimen):
+    """Noise at mid-grey as asked, and that in the shade as the floor tells, whatever its way."""
+    settings = replace(PERFECT, noiseless=0.0, loudest=4.0)
+    values = torch.linspace(0.2, 0.8, 96).expand(1, 1, 3, 96, 96)
+    shade, middle = (slice(8, 24), slice(40, 56))
+    for seed in range(6):
+        light = STANDARD.light(values) if linear else values
+        chance = Chance(CPU, seed)
+        shot = photograph(
+            chance,
+            settings,
+            Light(light, light[:, 0], linear),
+            torch.zeros(1, dtype=torch.bool),
+            specimen=specimen,
+        )
+        noise = (shot.frames - shot.clean).square().mean((0, 1, 2, 3))
+        level = shot.clean.mean((0, 1, 2, 3))
+        floor = float(shot.floor)
+        told = [floor + (1 - floor) * float(level[at].mean()) / 0.5 for at in (shade, middle)]
+        found = [float(noise[at].mean()) for at in (shade, middle)]
+        if found[1] > (0.6 / 255) ** 2:
+            assert found[0] / found[1] == pytest.approx(told[0] / told[1], rel=0.35), seed
+
+
+def test_tone_is_undone_by_its_inverse():
+    value = torch.linspace(0, 1, 33)
+    torch.testing.assert_close(STANDARD.display(STANDARD.light(value)), value, rtol=0, atol=1e-5)
+    assert float(Tone(2.2, 0.4).display(STANDARD.light(torch.tensor(0.5)))) == pytest.approx(0.5)
+
+
+def test_the_reference_stays_and_what_is_aligned_comes_back():
+    chance = Chance(CPU, 5)
+    reference = torch.tensor([1, 0])
+    motion = Motion.draw(chance, reference, 3, 96, resampled=True, far=0.0)
+    still = replace(motion, residue=torch.zeros_like(motion.residue))
+    planes = torch.stack([chance.field(2, 6, 96)] * 3, 1)
+    depth = torch.full((2, 96, 96), 0.5)
+    frames = planes[:, None].expand(2, 3, 3, 96, 96)
+    sensor = still.seen(frames, depth)
+    aligned = still.aligned(sensor)[..., 12:-12, 12:-12]
+    wanted = planes[:, None, :, 12:-12, 12:-12].expand_as(aligned)
+    assert float((aligned - wanted).abs().max()) < 0.03
+    assert float((sensor - planes[:, None])[..., 12:-12, 12:-12].abs().amax()) > 0.2
+    rows = torch.arange(2)
+    moved = motion.seen(frames, depth * 0)
+    torch.testing.assert_close(moved[rows, reference], planes, rtol=0, atol=1e-3)
+    assert torch.equal(motion.aligned(moved)[rows, reference], moved[rows, reference])
+
+
+def test_brightness_is_that_of_the_reference():
+    chance = Chance(CPU, 2)
+    reference = torch.tensor([2, 0])
+    exposure = Exposure.draw(chance, reference, 3, 32)
+    rows = torch.arange(2)
+    torch.testing.assert_close(exposure.gain[rows, reference], torch.ones_like(exposure.gain[:, 0]))
+    frames = 0.3 * exposure.gain.expand(2, 3, 3, 32, 32)
+    corrected, _ = exposure.corrected(chance, frames, frames)
+    means = corrected.mean((2, 3, 4))
+    torch.testing.assert_close(means[rows, reference], frames.mean((2, 3, 4))[rows, reference])
+    assert float((means / means[rows, reference][:, None] - 1).abs().max()) < 0.05
+
+
+def test_passers_by_are_in_the_truth_of_their_reference_only(photos):
+    world = World(photos)
+    canvas = Canvas.draw(world.chance, 48, 8.0)
+    empty = torch.zeros(8, 2, 3, canvas.side, canvas.side)
+    reference, where = torch.zeros(8, dtype=torch.long), torch.arange(8) % 2
+    light = Light(empty, empty[:, 0], True, rest=empty[:, 0] + 5)
+    light = world._with_passer_by(light, canvas, reference, where)
+    rows = torch.arange(8)
+    assert float(light.frames[rows, 1 - where].abs().max()) == 0
+    seen, truth = light.frames[rows, where], light.truth
+    assert torch.equal(seen[::2], truth[::2]) and float(seen.max()) > 0
+    # Behind one who is not in the reference, the truth is what the other frames show.
+    hidden = truth[1::2] > 4.9
+    assert bool(hidden.any()) and float(seen[1::2][truth[1::2] == 0].max()) < 1e-5
+
+
+def test_a_truth_without_a_frame_is_that_of_the_others():
+    depth = Chance(CPU, 0).uniform(2, 8, 8, high=9.0)
+    focus = torch.tensor([[0.0, 3.0, 9.0], [0.0, 3.0, 9.0]])
+    views = radii(depth, focus, torch.tensor([0, 1]))
+    assert torch.equal(views[0, -1], radii(depth, focus[:, 1:])[0, -1])
+    assert torch.equal(views[1, -1], radii(depth, focus[:, [0, 2]])[1, -1])
+    assert torch.equal(views[:, -2], radii(depth, focus)[:, -1])
+
+
+def test_a_repeated_frame_comes_beside_all_others(photos):
+    world = World(photos, settings=replace(only("masked", PERFECT), repeated=1.0))
+    scenes = world.draw(2, 4, 48)
+    last = scenes.frames[:, -1:]
+    assert bool((scenes.frames[:, :-1] == last).flatten(2).all(2).any(1).all())
+    apart = (scenes.clean - scenes.truth[:, None]).abs().amax(2).amin(1)
+    assert float(apart.median()) < 1e-5, "the truth is still in one of the frames"
+
+
+def test_a_sheet_shows_frames_and_truth_beside_each_other(photos):
+    drawn = sheet(World(photos), count=3, side=32, columns=2)
+    assert drawn.dtype == np.uint8 and drawn.shape == (2 * 36, 2 * (4 * 32 + 8), 3)
+
+
+def test_the_world_needs_torch_and_numpy_alone():
+    code = (
+        "import sys\n"
+        "for name in ('PIL', 'cv2', 'scipy', 'numba', 'tifffile', 'imagecodecs', 'psutil'):\n"
+        "    sys.modules[name] = None\n"
+        "import torch; from cofuse.learning.world import World\n"
+        "torch.set_num_threads(1)\n"
+        "photos = torch.randint(0, 255, (2, 3, 96, 96), dtype=torch.uint8)\n"
+        "print(tuple(World(photos).draw(1, 2, 32).frames.shape))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.stdout.strip() == "(1, 2, 3, 32, 32)", done.stderr
