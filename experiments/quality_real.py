@@ -46,11 +46,11 @@ def misaligned(plan: QualityPlan) -> list[Sheet]:
 
 
 def single(plan: QualityPlan) -> list[Sheet]:
-    """Photographs that no training saw, one frame each, in colour."""
+    """Photographs kept aside for this, one frame each, in colour."""
     side = plan.crop or _PHOTO
     sheet = Sheet(
         "Single photographs",
-        f"{len(plan.photos)} RGB photographs that no training saw, the middle {side} × {side} "
+        f"{len(plan.photos)} RGB photographs kept aside for this, the middle {side} × {side} "
         "pixels, white noise never clipped. BM3D is told σ and looks at all colours together.",
         ("method", "σ = 15: PSNR", "SSIM", "σ = 25: PSNR", "SSIM"),
     )

@@ -31,8 +31,9 @@ def masked(sources: Sources, canvas: Canvas, batch: int, frames: int) -> Light:
     aperture = Aperture.draw(chance, batch, gaussian=float(gaussian))
     # Standard deviations of 1 to 12 pixels, or discs of these radii.
     radius = chance.log_uniform(1.0, 12.0, batch, 1) * (2.0 if gaussian else 1.0)
-    padded = _with_border(picture, canvas, dark=chance.happens(0.25))
-    soft = canvas.middle(blurred(padded, aperture.kernel(aperture.gauge(canvas.torus), radius)))
+    soft = canvas.middle(blurred(picture, aperture.kernel(aperture.gauge(canvas.torus), radius)))
+    if chance.happens(0.4):
+        soft = soft * _dark_rim(chance, canvas, batch)
     sharp = canvas.middle(picture)
     # In some collections every other frame is sharp there, in others one alone.
     one_blurred = frames > 2 and chance.happens(0.3)
@@ -96,12 +97,16 @@ def _regions(chance: Chance, canvas: Canvas, picture: Tensor, frames: int) -> Te
     return mask[:, 0].long()
 
 
-def _with_border(picture: Tensor, canvas: Canvas, *, dark: bool) -> Tensor:
-    """Let there be nothing beyond two borders of what is cut out in the end, as of some tools."""
-    if not dark:
-        return picture
-    start = (canvas.torus - canvas.side) // 2
-    picture = picture.clone()
-    picture[..., : start + canvas.top, :] = 0
-    picture[..., : start + canvas.left] = 0
-    return picture
+def _dark_rim(chance: Chance, canvas: Canvas, batch: int) -> Tensor:
+    """What is left of light (B, 1, H, W) beside the border of what is cut out in the end.
+
+    Some tools blur as if it were dark beyond: half of a border's light is lost.
+    """
+    y, x = (
+        torch.arange(canvas.side, device=chance.device) - start
+        for start in (canvas.top, canvas.left)
+    )
+    down, right = (torch.minimum(side, canvas.size - 1 - side).clamp_min(0) for side in (y, x))
+    reach = chance.log_uniform(0.4, 8.0, batch, 1)
+    rows, columns = (1 - 0.5 * torch.exp(-side / reach) for side in (down, right))
+    return (rows[:, :, None] * columns[:, None, :])[:, None]
