@@ -292,7 +292,7 @@ def test_a_small_run_on_pictures_made_up(tmp_path, capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert "### Simulated stacks, layers between planes of focus, σ = 0" in printed
     assert "Laplacian pyramid, then NLM" in printed and "nan" not in printed
-    assert "BM3D, then `auto`" in printed and "double noise" in printed
+    assert "BM3D, then `fast`" in printed and "double noise" in printed
     written = (tmp_path / "out" / "users-quick.md").read_text("utf-8")
     assert written.split("## users")[1].strip() in printed
     assert len(list((tmp_path / "out" / "pictures").glob("*.png"))) >= 4
