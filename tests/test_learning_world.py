@@ -31,7 +31,7 @@ from cofuse.learning.world.layered import Light, photographic
 from cofuse.learning.world.mosaic import DEMOSAICINGS, Mosaic
 from cofuse.learning.world.motion import Motion
 from cofuse.learning.world.noise import NoiseLevel, grain
-from cofuse.learning.world.pairs import masked
+from cofuse.learning.world.pairs import dark_rim, masked
 from cofuse.learning.world.sources import Sources
 from cofuse.learning.world.tone import STANDARD, Tone
 from experiments.world_sheet import sheet
@@ -117,6 +117,17 @@ def test_a_ground_in_truth_is_everywhere_as_its_least_blurred_frame(sources):
         light = photographic(sources, replace(PERFECT, objects=0), canvas, 2, 4, None)
         apart = (light.frames - light.truth[:, None]).abs().amax(2).amin(1)
         assert float(apart.max()) < 1e-5
+
+
+def test_half_of_the_light_is_lost_at_a_dark_rim_and_none_far_from_it():
+    canvas = Canvas.draw(Chance(CPU, 0), 192, 10.0)
+    left = canvas.cut(dark_rim(Chance(CPU, 1), canvas, 3))
+    assert left.shape == (3, 1, 192, 192)
+    for turned in (left, left.flip(-1), left.flip(-2), left.transpose(-1, -2)):
+        torch.testing.assert_close(left, turned)
+    torch.testing.assert_close(left[..., 0, 0], torch.full((3, 1), 0.25))
+    torch.testing.assert_close(left[..., 0, 96], torch.full((3, 1), 0.5), atol=1e-4, rtol=0)
+    assert (left[..., 96, 96] > 0.9999).all() and (left.diff(dim=-1)[..., :95] >= 0).all()
 
 
 def test_masked_frames_give_the_truth_back(sources):

@@ -8,19 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["compress"]
+from cofuse.learning.world.jpeg import LUMINANCE
 
-#: Quantisation of luminance at quality 50 (ITU-T T.81, Annex K).
-_JPEG_STEPS = (
-    (16, 11, 10, 16, 24, 40, 51, 61),
-    (12, 12, 14, 19, 26, 58, 60, 55),
-    (14, 13, 16, 24, 40, 57, 69, 56),
-    (14, 17, 22, 29, 51, 87, 80, 62),
-    (18, 22, 37, 56, 68, 109, 103, 77),
-    (24, 35, 55, 64, 81, 104, 113, 92),
-    (49, 64, 78, 87, 103, 121, 120, 101),
-    (72, 92, 95, 98, 112, 100, 103, 99),
-)
+__all__ = ["compress"]
 
 
 def compress(frames: Tensor, quality: float, corner: tuple[int, int]) -> Tensor:
@@ -37,7 +27,7 @@ def compress(frames: Tensor, quality: float, corner: tuple[int, int]) -> Tensor:
     blocks = flat.view(-1, rows, 8, columns, 8)
     dct = _cosines(8, frames.device)
     coefficients = torch.einsum("ui,nrics,vs->nrucv", dct, blocks, dct)
-    steps = torch.tensor(_JPEG_STEPS, device=frames.device).float()
+    steps = torch.tensor(LUMINANCE, device=frames.device).float()
     steps = (steps * (2.0 - quality / 50.0)).round().clamp_min(1.0)[:, None, :]
     coefficients = (coefficients / steps).round() * steps
     blocks = torch.einsum("ui,nrucv,vs->nrics", dct, coefficients, dct)

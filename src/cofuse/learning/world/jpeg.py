@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["compressed"]
+__all__ = ["LUMINANCE", "compressed"]
 
 #: Steps at quality 50 of luminance and chrominance (ITU-T T.81, Annex K).
-_LUMINANCE = (
+LUMINANCE = (
     (16, 11, 10, 16, 24, 40, 51, 61),
     (12, 12, 14, 19, 26, 58, 60, 55),
     (14, 13, 16, 24, 40, 57, 69, 56),
@@ -48,7 +48,7 @@ def compressed(frames: Tensor, quality: Tensor, subsampling: tuple[int, int] = (
     # Whole numbers between all steps, as libraries have them.
     ycc = (levels[:, :, None] * to_ycc[:, :, None, None]).sum(3).round()
     luminance, chrominance = ycc[:, :, :1] - 128, ycc[:, :, 1:]
-    luminance = _quantised(luminance, quality, _LUMINANCE)
+    luminance = _quantised(luminance, quality, LUMINANCE)
     if subsampling == (1, 1):
         chrominance = _quantised(chrominance, quality, _CHROMINANCE)
     else:

@@ -19,7 +19,7 @@ from cofuse.learning.world.layered import Light
 from cofuse.learning.world.settings import WorldSettings
 from cofuse.learning.world.sources import Sources, luminance
 
-__all__ = ["mapped", "masked"]
+__all__ = ["dark_rim", "mapped", "masked"]
 
 
 def masked(sources: Sources, canvas: Canvas, batch: int, frames: int) -> Light:
@@ -33,7 +33,7 @@ def masked(sources: Sources, canvas: Canvas, batch: int, frames: int) -> Light:
     radius = chance.log_uniform(1.0, 12.0, batch, 1) * (2.0 if gaussian else 1.0)
     soft = canvas.middle(blurred(picture, aperture.kernel(aperture.gauge(canvas.torus), radius)))
     if chance.happens(0.4):
-        soft = soft * _dark_rim(chance, canvas, batch)
+        soft = soft * dark_rim(chance, canvas, batch)
     sharp = canvas.middle(picture)
     # In some collections every other frame is sharp there, in others one alone.
     one_blurred = frames > 2 and chance.happens(0.3)
@@ -97,7 +97,7 @@ def _regions(chance: Chance, canvas: Canvas, picture: Tensor, frames: int) -> Te
     return mask[:, 0].long()
 
 
-def _dark_rim(chance: Chance, canvas: Canvas, batch: int) -> Tensor:
+def dark_rim(chance: Chance, canvas: Canvas, batch: int) -> Tensor:
     """What is left of light (B, 1, H, W) beside the border of what is cut out in the end.
 
     Some tools blur as if it were dark beyond: half of a border's light is lost.
