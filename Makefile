@@ -24,10 +24,10 @@ test: lint
 test-fast: $(STAMP)
 	$(PYTEST) --budget 180 -m "not slow"
 
-# The tests that `make test` skips for want of torch, rawpy or pillow-heif, and no others.
+# The tests that `make test` skips for want of torch, onnx, rawpy or pillow-heif, and no others.
 test-extras: $(STAMP)
 	$(BIN)/python -m pip install --quiet --editable ".[dev,bench,gpu,raw]"
-	COFUSE_REQUIRE="$$COFUSE_REQUIRE torch rawpy pillow_heif" $(PYTEST) -m extra
+	COFUSE_REQUIRE="$$COFUSE_REQUIRE torch onnx rawpy pillow_heif" $(PYTEST) -m extra
 
 # make reproduce DATA=folder-of-the-collections, or ARGS="--quick --simulated" without any
 reproduce: $(STAMP)

@@ -53,6 +53,7 @@ _CORE = (
     "methods/letter.py",
     "methods/run.py",
     "methods/shrinkage.py",
+    "mixing.py",
     "operators.py",
     "prox.py",
     "reconstruction.py",

@@ -12,6 +12,7 @@ nothing told: it should fall smoothly.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -138,8 +139,9 @@ def _change(before: Picture, after: Picture, truth: Picture) -> Change:
     return Change(float(np.sqrt(np.mean(apart**2))), share, max(0.0, lost))
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print how far `auto` is from every law."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args(arguments)
     body = []
     for sigma in (10.0, 0.0):
         scenes = [made_scene(seed, sigma=sigma) for seed in range(4)]

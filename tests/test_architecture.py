@@ -31,25 +31,17 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "threads": (set(), set()),
     "white": (set(), {"cv2"}),
     "arrays": (set(), set()),
-    "images": ({"arrays", "memory", "progress", "threads", "white"}, set()),
+    "images": ({"arrays", "memory", "progress", "threads", "white"}, {"cv2"}),
     "patches": (set(), set()),
     "operators": ({"patches"}, set()),
-    "kernels": (
-        {"joint", "joint_noise", "operators", "patches", "prox", "threads"},
-        {"cv2", "numba", "scipy", "torch", "triton"},
-    ),
+    "kernels": ({"operators", "patches", "prox", "threads"}, {"numba", "scipy"}),
     "devices": (set(), {"torch"}),
-    "joint": (set(), set()),
-    "joint_frames": (set(), set()),
-    "joint_noise": ({"noise"}, set()),
-    "joint_tiles": ({"joint", "joint_frames", "joint_noise", "kernels", "memory"}, set()),
-    "joint_fusion": (
-        {"joint", "joint_tiles", "noise", "progress"},
-        set(),
-    ),
-    "planning": ({"joint_fusion", "memory"}, set()),
     "noise": ({"images", "progress"}, {"PIL"}),
-    "selection": ({"images", "kernels", "operators", "patches"}, {"cv2"}),
+    "mixing": ({"noise"}, {"cv2"}),
+    "model": ({"devices", "mixing", "noise", "threads"}, {"onnx", "onnxruntime", "torch"}),
+    "restoring": ({"images", "mixing", "noise", "operators", "reconstruction"}, set()),
+    "planning": ({"memory", "model", "restoring"}, set()),
+    "selection": ({"images", "kernels", "mixing", "operators", "patches"}, {"cv2"}),
     "cosparse": ({"operators", "progress", "prox"}, set()),
     "reconstruction": ({"kernels", "operators", "progress"}, set()),
     "settings": (set(), set()),
@@ -57,21 +49,10 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "depth": ({"images", "kernels", "noise", "progress"}, {"PIL", "cv2"}),
     "hot_pixels": ({"images", "progress"}, {"cv2"}),
     "methods": (
-        {"cosparse", "images", "joint", "joint_fusion"}
-        | {
-            "joint_noise",
-            "kernels",
-            "noise",
-            "memory",
-            "operators",
-            "patches",
-            "planning",
-            "progress",
-            "reconstruction",
-            "selection",
-        }
+        {"cosparse", "images", "kernels", "memory", "mixing", "model", "noise", "operators"}
+        | {"patches", "planning", "progress", "reconstruction", "restoring", "selection"}
         | {"settings"},
-        set(),
+        {"cv2"},
     ),
     "fusion": (
         {"alignment", "devices", "images", "memory", "methods", "noise", "operators", "patches"}
@@ -79,7 +60,10 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
         set(),
     ),
     "simulation": ({"images", "white"}, {"cv2"}),
-    "learning": ({"cosparse", "joint", "kernels", "operators", "progress"}, {"torch"}),
+    "learning": (
+        {"cosparse", "kernels", "mixing", "model", "noise", "operators", "progress"},
+        {"torch"},
+    ),
     "baselines": ({"cofuse", "images", "patches", "progress"}, {"cv2", "numba", "scipy"}),
     "metrics": ({"images", "white"}, {"cv2", "scipy"}),
     "files": (
@@ -88,7 +72,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     ),
     "jobs": (
         {"alignment", "cofuse", "depth", "devices", "files", "fusion", "hot_pixels", "images"}
-        | {"joint", "memory", "noise", "operators", "patches", "planning", "progress", "settings"}
+        | {"memory", "model", "noise", "operators", "patches", "planning", "progress", "settings"}
         | {"white"},
         set(),
     ),
@@ -100,8 +84,8 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
         {"cv2", "fastapi", "pydantic", "python_multipart", "starlette"},
     ),
     "cli": (
-        {"baselines", "cofuse", "files", "fusion", "images", "jobs", "joint"}
-        | {"learning", "memory", "metrics", "noise", "operators", "progress", "simulation", "web"}
+        {"baselines", "cofuse", "devices", "files", "fusion", "images", "jobs", "learning"}
+        | {"memory", "metrics", "model", "noise", "operators", "progress", "simulation", "web"}
         | {"white"},
         {"cyclopts", "rich", "torch", "uvicorn"},
     ),
@@ -115,10 +99,10 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
 
 #: The extra that training and devices need: the files all of whose work is done with it, and
 #: those where it is asked for by name.
-TORCH_FOLDERS = (PACKAGE / "learning" / "end_to_end", PACKAGE / "learning" / "world")
+TORCH_FOLDERS = (PACKAGE / "learning" / "training", PACKAGE / "learning" / "world")
 TORCH_FILES = {file for folder in TORCH_FOLDERS for file in folder.glob("*.py")}
-TORCH_FILES |= set(PACKAGE.glob("kernels/*gpu*.py"))
-TORCH_ASKED_FOR = {PACKAGE / "cli" / "learn_end_to_end.py", PACKAGE / "devices.py"}
+TORCH_FILES |= {PACKAGE / "model" / name for name in ("network.py", "saving.py")}
+TORCH_ASKED_FOR = {PACKAGE / name for name in ("cli/train.py", "devices.py", "model/runtime.py")}
 
 
 def room_of(path: Path) -> str:
@@ -202,12 +186,12 @@ def test_table_keeps_the_great_rules():
     importers = {room for room, (rooms, _) in ALLOWED.items() if "cli" in rooms}
     assert importers == {"__main__"}
     users = {room for room, (_, libraries) in ALLOWED.items() if "torch" in libraries}
-    assert users == {"devices", "kernels", "learning", "cli"}
+    assert users == {"devices", "model", "learning", "cli"}
 
 
 def test_torch_is_loaded_for_training_and_devices_only():
     for path in MODULES:
-        if edges(path)[1] & {"torch", "triton"}:
+        if edges(path)[1] & {"torch", "onnx"}:
             assert path in TORCH_FILES | TORCH_ASKED_FOR, path
         if path not in TORCH_FILES:
             at_the_top = [
@@ -215,16 +199,17 @@ def test_torch_is_loaded_for_training_and_devices_only():
                 for node in ast.parse(path.read_text("utf-8")).body
                 if isinstance(node, ast.Import | ast.ImportFrom)
             ]
-            words = ("torch", "end_to_end", "gpu")
-            assert not [line for line in at_the_top if any(word in line for word in words)], path
+            rooms = ("learning.training", "learning.world", "model.network", "model.saving")
+            words = re.compile("|".join((r"\btorch\b", r"\bonnx\b", *map(re.escape, rooms))))
+            assert not [line for line in at_the_top if words.search(line)], path
 
 
 #: Libraries that take long to load, or that not everybody has.
 HEAVY = ("numba", "cv2", "scipy", "PIL", "tifffile", "imagecodecs", "torch", "rich", "cyclopts")
-HEAVY += ("rawpy", "pillow_heif", "psutil")
+HEAVY += ("rawpy", "pillow_heif", "psutil", "onnx", "onnxruntime")
 
 
-@pytest.mark.parametrize("module", ["fusion", "joint", "settings", "images", "learning"])
+@pytest.mark.parametrize("module", ["fusion", "model.runtime", "settings", "images", "learning"])
 def test_modules_load_nothing_heavy(module):
     loaded = in_fresh_python(
         f"import sys, cofuse.{module}; print([m for m in {HEAVY!r} if m in sys.modules])"
@@ -235,7 +220,7 @@ def test_modules_load_nothing_heavy(module):
 def test_fusing_does_without_torch():
     loaded = in_fresh_python(
         "import sys\n"
-        "sys.modules['torch'] = None\n"
+        "sys.modules['torch'] = sys.modules['onnx'] = None\n"
         "import numpy as np, cofuse\n"
         "frames = np.random.default_rng(0).integers(0, 255, (2, 16, 16), np.uint8)\n"
         "print(cofuse.fuse(frames, sigma=10).image.shape)"

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,8 +24,8 @@ from cofuse import fusion
 from cofuse.cli.fuse import AlignOptions, FuseOptions, ReadOptions
 from cofuse.files import read_image, write_image
 from cofuse.jobs import run as jobs_run
-from cofuse.joint import JointModel, load_model, model_bytes
 from cofuse.metrics import psnr
+from cofuse.model.runtime import MODELS
 from cofuse.simulation import Simulation, sample_picture, simulate_stack
 from tests.command_line import PLAN, command, contents, run
 from tests.waiting import PATIENCE
@@ -174,14 +175,14 @@ def test_report_names_the_operator_that_was_used(place, capsys):
     assert json.loads(capsys.readouterr().out)["settings"]["operator"] == "full-8"
 
 
-def test_report_of_the_joint_model_names_it_and_its_stages(place, scene, capsys):
+def test_report_of_the_trained_model_names_it_and_its_stages(place, scene, capsys):
     arguments = ("fuse", "a.png", "b.png", "c.png", "-o", "x.png", "--denoise", "0.5", "--json")
     assert run(*arguments, "--no-align") == 0
     report = json.loads(capsys.readouterr().out)
     used = report["settings"]
-    assert (used["preset"], used["method"], used["model"]) == ("auto", "joint", "joint")
-    assert used["denoise"] == 0.5 and used["weights"] == "all"
-    assert set(report["seconds"]) == {"noise", "fusion", "composition", "total"} | AROUND
+    assert (used["preset"], used["method"], used["model"]) == ("auto", "mixed", "auto")
+    assert used["denoise"] == 0.5
+    assert set(report["seconds"]) == {"noise", "fusion", "restoration", "total"} | AROUND
     assert not report["traces"]
     result = cofuse.fuse(scene.frames, denoise=0.5)
     assert np.array_equal(read_image(place / "x.png"), result.image)
@@ -192,32 +193,44 @@ def test_report_of_the_joint_model_names_it_and_its_stages(place, scene, capsys)
 def test_denoise_and_settings_reach_the_library(place, scene, preset):
     frames = ("a.png", "b.png", "c.png")
     arguments = ("fuse", *frames, "--preset", preset, "--sigma", "12", "--no-align")
-    settings = cofuse.fusion.PRESETS[preset]
     for name, denoise in (("none.png", 0), ("some.png", 0.25)):
         assert run(*arguments, "-o", name, "--denoise", denoise, "--quiet") == 0
         expected = cofuse.fuse(scene.frames, sigma=12, preset=preset, denoise=denoise)
         assert np.array_equal(read_image(place / name), expected.image)
-    assert run(*arguments, "-o", "chosen.png", "--set", "weights=chosen", "--quiet") == 0
-    chosen = dataclasses.replace(settings, weights="chosen")
-    expected = cofuse.fuse(scene.frames, sigma=12, preset=chosen)
-    assert np.array_equal(read_image(place / "chosen.png"), expected.image)
+    if preset == "fast":
+        assert run(*arguments, "-o", "narrow.png", "--set", "window=3", "--quiet") == 0
+        narrow = dataclasses.replace(fusion.PRESETS["fast"], window=3)
+        expected = cofuse.fuse(scene.frames, sigma=12, preset=narrow)
+        assert np.array_equal(read_image(place / "narrow.png"), expected.image)
 
 
+@pytest.mark.extra("onnx")
 def test_model_can_be_one_of_your_own(place, scene):
-    shipped = load_model("joint")
-    changed = {name: values * np.float32(1.01) for name, values in shipped.arrays.items()}
-    (place / "mine.npz").write_bytes(model_bytes(JointModel.from_arrays(changed)))
-    (place / "same.npz").write_bytes(model_bytes(shipped))
+    import onnx
+
     for name in ("same", "mine"):
-        model = ("--set", f"model={name}.npz", "--sigma", "12", "--quiet", "--no-align")
-        assert run("fuse", "a.png", "b.png", "c.png", "-o", f"{name}.png", *model) == 0
+        shutil.copytree(MODELS / "auto", place / name)
+    network = onnx.load(place / "mine" / "weigh.onnx")
+    for tensor in network.graph.initializer:
+        values = onnx.numpy_helper.to_array(tensor)
+        if values.dtype == np.float32 and values.ndim == 4:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(values * np.float32(1.05), tensor.name))
+    onnx.save(network, place / "mine" / "weigh.onnx")
+    frames = [str(place / f"{name}.png") for name in "abc"]
+    for name in ("same", "mine"):
+        options = ("--sigma", "12", "--quiet", "--no-align", "-o", f"{name}.png")
+        assert run("fuse", *frames, *options, "--set", f"model={name}") == 0
+    # The folder that one is in is a model as any other.
+    os.chdir(place / "same")
+    assert run("fuse", *frames, *options[:-1], "../here.png", "--set", "model=.") == 0
+    assert np.array_equal(read_image(place / "here.png"), read_image(place / "same.png"))
     usual = cofuse.fuse(scene.frames, sigma=12).image
     assert np.array_equal(read_image(place / "same.png"), usual)
     assert not np.array_equal(read_image(place / "mine.png"), usual)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (5, 3), (6, 6)])
-def test_pictures_below_patch_size_are_for_the_joint_model_only(place, refused, size):
+def test_pictures_below_patch_size_are_for_the_trained_model_only(place, refused, size):
     small = read_image(place / "a.png")[: size[0], : size[1]]
     write_image(place / "tiny.png", small)
     tiny = ("fuse", "tiny.png", "tiny.png", "--sigma", "0", "--no-align")
@@ -230,14 +243,12 @@ def test_pictures_below_patch_size_are_for_the_joint_model_only(place, refused, 
 
 def test_source_map_can_be_read_back(place, scene):
     frames = ("a.png", "b.png", "c.png")
-    arguments = ("fuse", *frames, "-o", "x.png", "--sigma", "0", "--set", "seam=1", "--no-align")
+    arguments = ("fuse", *frames, "-o", "x.png", "--sigma", "0", "--no-align")
     assert run(*arguments, "--source-map", "map.png", "--quiet") == 0
     shades = read_image(place / "map.png")
     assert shades.dtype == np.uint8 and shades.ndim == 2
     index = np.rint(shades / 255 * 2).astype(int)
     assert np.array_equal(index, cofuse.fuse(scene.frames, sigma=0).source_map)
-    rows, columns = np.indices(index.shape)
-    assert np.array_equal(read_image(place / "x.png"), np.stack(scene.frames)[index, rows, columns])
 
 
 def test_quiet_prints_nothing(place, capsys):
@@ -333,13 +344,13 @@ def spoil(place: Path) -> None:
 
 
 def broken_models(place: Path) -> None:
-    """Put files beside the frames that were meant to be models."""
-    model = load_model("joint")
-    (place / "half.npz").write_bytes(model_bytes(model)[:5000])
-    arrays = {name: values for name, values in model.arrays.items() if name != "weigher.guide"}
-    (place / "lacking.npz").write_bytes(model_bytes(JointModel(arrays)))
-    arrays["weigher.guide"] = np.full_like(model.arrays["weigher.guide"], np.nan)
-    (place / "nan.npz").write_bytes(model_bytes(JointModel(arrays)))
+    """Put folders beside the frames that were meant to be models."""
+    for name in ("half", "lacking", "words"):
+        shutil.copytree(MODELS / "auto", place / name)
+    look = place / "half" / "look.onnx"
+    look.write_bytes(look.read_bytes()[:5000])
+    (place / "lacking" / "weigh.onnx").unlink()
+    (place / "words" / "weigh.onnx").write_text("no network, whatever its name says")
 
 
 @pytest.mark.parametrize(
@@ -387,14 +398,12 @@ def test_frames_that_do_not_work(place, refused, frames, words):
         (("-o", "x.png", "--denoise", "nan"), ("denoise is nan",)),
         (("-o", "x.png", "--denoise", "much"), ("--denoise", "much")),
         (("-o", "x.png", "--denoise", "0.5", "--preset", "paper"), ("denoise", "auto or fast")),
-        (("-o", "x.png", "--set", "model=no-such"), ("no-such", "joint")),
-        (("-o", "x.png", "--set", "model=a.png"), ("a.png", "joint model")),
-        (("-o", "x.png", "--set", "model=."), (".", "cannot be opened")),
-        (("-o", "x.png", "--set", "model="), ()),
-        (("-o", "x.png", "--set", "model=half.npz"), ("half.npz", "joint model")),
-        (("-o", "x.png", "--set", "model=lacking.npz"), ("lacking.npz", "lacks weigher.guide")),
-        (("-o", "x.png", "--set", "model=nan.npz"), ("nan.npz", "weigher.guide", "NaN")),
-        (("-o", "x.png", "--set", "weights=some"), ("--set: `weights` is 'some'", "all or chosen")),
+        (("-o", "x.png", "--set", "model=no-such"), ("no-such is no model", "auto")),
+        (("-o", "x.png", "--set", "model=a.png"), ("a.png is no model", "look.onnx")),
+        (("-o", "x.png", "--set", "model=."), (". is no model", "look.onnx")),
+        (("-o", "x.png", "--set", "model="), ("look.onnx",)),
+        (("-o", "x.png", "--set", "model=lacking"), ("lacking", "has no weigh.onnx")),
+        (("-o", "x.png", "--set", "seam=3"), ("seam=3", "window")),
         (("-o", "x.png", "--set", "colour=blue"), ("colour=blue", "window")),
         (("-o", "x.png", "--set", "window"), ("window", "NAME=VALUE")),
         (("-o", "x.png", "--set", "window=wide"), ("window=wide", "11")),
@@ -443,6 +452,13 @@ def test_options_that_do_not_work(place, refused, options, words):
     (place / "link.png").symlink_to("a.png")
     broken_models(place)
     refused("fuse", *FRAMES, *options, words=words)
+
+
+@pytest.mark.parametrize(("model", "file"), [("half", "look.onnx"), ("words", "weigh.onnx")])
+def test_damaged_models_are_named(place, refused, model, file):
+    broken_models(place)
+    options = ("-o", "x.png", "--no-align", "--set", f"model={model}")
+    refused("fuse", *FRAMES, *options, words=(model, file, "cannot be read"), late=True)
 
 
 def test_operator_larger_than_the_picture(place, refused):

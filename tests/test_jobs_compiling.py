@@ -11,8 +11,7 @@ import pytest
 import cofuse
 from cofuse.cli import main
 from cofuse.jobs import compiling
-from cofuse.jobs.compiling import COMPILING_SECONDS, kernels_missing
-from cofuse.settings import PRESETS
+from cofuse.jobs.compiling import kernels_missing
 
 PYTHON = f"py{sys.version_info[0]}{sys.version_info[1]}"
 
@@ -22,9 +21,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package with the sources of the kernels, and no cache anywhere."""
     kernels = tmp_path / "package" / "kernels"
     kernels.mkdir(parents=True)
-    for name in ("joint_loops.py", "loops.py"):
-        (kernels / name).touch()
-        os.utime(kernels / name, (1_000_000, 1_000_000))
+    (kernels / "loops.py").touch()
+    os.utime(kernels / "loops.py", (1_000_000, 1_000_000))
     monkeypatch.setattr(cofuse, "__file__", str(kernels.parent / "__init__.py"))
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
@@ -40,47 +38,43 @@ def index(folder: Path, module: str, python: str = PYTHON, time: float = 2_000_0
     os.utime(path, (time, time))
 
 
-def test_every_method_is_known() -> None:
-    methods = {settings.method for settings in PRESETS.values()}
-    assert methods == set(COMPILING_SECONDS) == set(compiling._SOURCES)
-    for method, source in compiling._SOURCES.items():
-        assert (Path(cofuse.__file__).parent / "kernels" / source).exists(), method
+def test_the_source_is_there() -> None:
+    assert (Path(cofuse.__file__).parent / "kernels" / "loops.py").exists()
 
 
 def test_index_beside_the_source_counts(installed: Path) -> None:
-    assert kernels_missing("joint") and kernels_missing("shrinkage")
-    index(installed / "__pycache__", "joint_loops")
-    assert not kernels_missing("joint")
-    assert kernels_missing("letter")
+    assert kernels_missing()
+    index(installed / "__pycache__", "loops")
+    assert not kernels_missing()
 
 
 @pytest.mark.parametrize(("python", "time"), [("py27", 2_000_000.0), (PYTHON, 500_000.0)])
 def test_index_of_another_python_or_an_older_source_does_not(
     installed: Path, python: str, time: float
 ) -> None:
-    index(installed / "__pycache__", "joint_loops", python, time)
-    assert kernels_missing("joint")
+    index(installed / "__pycache__", "loops", python, time)
+    assert kernels_missing()
 
 
 def test_folder_that_is_named_is_the_only_one(
     installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    index(installed / "__pycache__", "joint_loops")
+    index(installed / "__pycache__", "loops")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "named"))
-    assert kernels_missing("joint")
-    index(tmp_path / "named" / "kernels_0123", "joint_loops")
-    assert not kernels_missing("joint")
+    assert kernels_missing()
+    index(tmp_path / "named" / "kernels_0123", "loops")
+    assert not kernels_missing()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the folder has other names elsewhere")
 def test_users_own_cache_counts(installed: Path, tmp_path: Path) -> None:
-    index(tmp_path / "own" / "numba" / "kernels_0123", "joint_loops")
-    assert not kernels_missing("joint")
+    index(tmp_path / "own" / "numba" / "kernels_0123", "loops")
+    assert not kernels_missing()
 
 
 def test_where_nothing_can_be_seen_nothing_is_said(installed: Path) -> None:
-    (installed / "joint_loops.py").unlink()
-    assert not kernels_missing("joint")
+    (installed / "loops.py").unlink()
+    assert not kernels_missing()
 
 
 @pytest.mark.parametrize("missing", [True, False])
@@ -94,7 +88,7 @@ def test_it_is_said_once_and_not_to_the_quiet(
 
     from cofuse.files import write_image
 
-    monkeypatch.setattr(compiling, "kernels_missing", lambda method: missing)
+    monkeypatch.setattr(compiling, "kernels_missing", lambda: missing)
     for name in "ab":
         frame = np.random.default_rng(ord(name)).integers(0, 255, (40, 40), np.uint8)
         write_image(tmp_path / f"{name}.png", frame)

@@ -99,15 +99,6 @@ def test_slabs_and_the_picture_are_written(place, scene, capsys):
     assert psnr(read_image("x.png"), scene.truth) > psnr(whole, scene.truth) - 2
 
 
-def test_pixels_of_the_slabs_come_from_the_frames_the_map_names(place, scene):
-    seamless = ("--set", "seam=1", "--source-map", "s.png", "--quiet")
-    assert run(*SLABS, "-o", "x.png", "--slab", 3, *seamless) == 0
-    index = np.rint(read_image("s.png") / 255 * 6).astype(int)
-    rows, columns = np.indices(index.shape)
-    picked = np.stack(scene.frames)[index, rows, columns]
-    assert np.array_equal(read_image("x.png"), picked)
-
-
 def test_map_of_many_frames_counts_on_beyond_a_byte(place, scene):
     """Indices within a slab have eight bits, those of 300 frames do not."""
     dull = cv2.GaussianBlur(scene.truth, (0, 0), 5)[:40, :48]

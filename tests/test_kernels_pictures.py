@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cofuse.kernels.pictures import copy_chosen, luminance_means
+from cofuse.kernels.pictures import luminance_means
 
 DTYPES = (np.uint8, np.uint16, np.float32)
 
@@ -37,17 +37,3 @@ def test_means_are_those_of_the_pixels_that_are_there(
     for y, x in np.ndindex(small.shape):
         block = plane[y * scale : (y + 1) * scale, x * scale : (x + 1) * scale]
         assert small[y, x] == pytest.approx(block.mean(), rel=1e-5, abs=1e-4)
-
-
-@given(st.integers(1, 30), st.integers(1, 30), st.sampled_from(DTYPES), st.booleans())
-def test_every_pixel_is_copied_from_its_frame(
-    height: int, width: int, dtype: Any, colour: bool
-) -> None:
-    shape = (height, width, 3) if colour else (height, width)
-    frames = [pixels(shape, dtype, seed) for seed in range(3)]
-    index = np.random.default_rng(0).integers(0, 3, (height, width), np.uint8)
-    image = np.empty(shape, dtype)
-    for number, frame in enumerate(frames):
-        copy_chosen(frame, index, number, image)
-    for y, x in np.ndindex(index.shape):
-        np.testing.assert_array_equal(image[y, x], frames[index[y, x]][y, x])

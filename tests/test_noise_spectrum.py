@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cofuse.images import from_opponent, luminance
 from cofuse.noise.law import BANDS, NoiseLaw
-from cofuse.noise.spectrum import levels_of_smaller, luminance_levels, noise_seen, spectrum
+from cofuse.noise.spectrum import luminance_levels, noise_seen, spectrum
 from cofuse.operators import dct_operator
 
 Array = np.ndarray[Any, Any]
@@ -41,13 +41,11 @@ def coloured_noise(seed: int, blur: float, side: int = 1024, sigma: float = 10.0
     return np.asarray(noise * (sigma / noise.std()))
 
 
-@given(SIGMAS, st.integers(2, 9), st.booleans(), SEEDS)
+@given(SIGMAS, st.integers(2, 9), SEEDS)
 @settings(deadline=None, max_examples=40)
-def test_all_filters_see_the_same_white_noise(
-    sigma: float, side: int, halved: bool, seed: int
-) -> None:
+def test_all_filters_see_the_same_white_noise(sigma: float, side: int, seed: int) -> None:
     filters = np.random.default_rng(seed).normal(size=(3, side, side))
-    seen = noise_seen(filters, np.full(BANDS, sigma), halved=halved)
+    seen = noise_seen(filters, np.full(BANDS, sigma))
     np.testing.assert_allclose(seen, sigma, rtol=1e-12)
 
 
@@ -55,11 +53,10 @@ def test_all_filters_see_the_same_white_noise(
 @settings(deadline=None, max_examples=40)
 def test_more_noise_is_seen_as_more(levels: list[float], factor: float, seed: int) -> None:
     filters = np.random.default_rng(seed).normal(size=(3, 7, 7))
-    for halved in (False, True):
-        seen = noise_seen(filters, levels, halved=halved)
-        assert (seen > 0).all() and np.isfinite(seen).all()
-        louder = noise_seen(filters, factor * np.array(levels), halved=halved)
-        np.testing.assert_allclose(louder, factor * seen, rtol=1e-9)
+    seen = noise_seen(filters, levels)
+    assert (seen > 0).all() and np.isfinite(seen).all()
+    louder = noise_seen(filters, factor * np.array(levels))
+    np.testing.assert_allclose(louder, factor * seen, rtol=1e-9)
 
 
 @pytest.mark.parametrize("blur", [0.0, 0.4, 0.7, 1.0])
@@ -77,39 +74,11 @@ def test_filters_see_what_they_see_of_a_picture(blur: float) -> None:
     np.testing.assert_allclose(noise_seen(filters, levels), true, rtol=0.1, atol=0.15 * noise.std())
 
 
-@pytest.mark.parametrize("blur", [0.0, 0.4, 0.7])
-def test_filters_see_what_they_see_at_half_size(blur: float) -> None:
-    noise = coloured_noise(2, blur)
-    weights = np.array([1.0, 3.0, 3.0, 1.0]) / 8
-    filters = np.random.default_rng(0).normal(size=(5, 7, 7))
-
-    def through(picture: Array) -> Array:
-        small = cv2.sepFilter2D(picture, -1, weights, weights, anchor=(1, 1))[::2, ::2]
-        return np.array([cv2.filter2D(small, -1, f).std() for f in filters])
-
-    white = through(coloured_noise(3, 0.0, sigma=1.0))
-    found = noise_seen(filters, measured_levels(noise), halved=True)
-    np.testing.assert_allclose(found, through(noise) / white, rtol=0.06)
-
-
 def test_no_noise_is_seen_as_none() -> None:
     assert not spectrum(np.zeros(BANDS)).any()
     assert not noise_seen(np.ones((1, 3, 3)), np.zeros(BANDS)).any()
     some = noise_seen(np.ones((1, 1, 1)), [5.0, 0, 0, 0, 0])
     assert np.isfinite(some).all() and 1 < some[0] < 10
-
-
-@given(SIGMAS, st.integers(1, 12))
-def test_smaller_pictures_have_less_white_noise(sigma: float, scale: int) -> None:
-    levels = levels_of_smaller(np.full((2, 1, BANDS), sigma), scale)
-    np.testing.assert_allclose(levels, np.full((2, 1, BANDS), sigma / scale), rtol=1e-12)
-
-
-def test_bands_of_smaller_pictures_move_up() -> None:
-    np.testing.assert_allclose(levels_of_smaller([1.0, 2, 3, 4, 5], 2), [1, 1.5, 2, 2.5, 2.5])
-    np.testing.assert_allclose(
-        levels_of_smaller([1.0, 2, 3, 4, 5], 4), np.array([3, 4, 5, 5, 5]) / 4
-    )
 
 
 def test_luminance_has_its_part_of_every_plane() -> None:

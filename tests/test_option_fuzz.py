@@ -37,7 +37,7 @@ WORDS += [
     "window=1",
     "window=0",
     "stride=1e9",
-    "seam=3",
+    "epsilon=3",
     "model=x",
     "1GB",
     "1B",
@@ -67,7 +67,7 @@ RIGHT: dict[str, list[str]] = {
     "--truth": ["stack/0.png"],
     "--operator": ["dct-4"],
     "--external": ["a=stack/0.png"],
-    "--set": ["window=5", "seam=1", "smallest_region=0"],
+    "--set": ["window=5", "window=1", "smallest_region=0"],
 }
 #: Files to write, by the option's name.
 OUTPUTS = {

@@ -24,7 +24,6 @@ SPEAKS_OF = {
     "cli/application.py": (),
     "cli/console.py": (),
     "cli/ending.py": (),
-    "cli/learn_end_to_end.py": ("learn",),
     "cli/serving.py": ("serve",),
     "web/commands.py": ("fuse",),
 }

@@ -21,6 +21,9 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 #: The devices' own code on the CPU: slow, and for tests.
 TORCH_ON_CPU = "torch-cpu"
 
+#: What networks need there: torch runs them, onnx reads their files.
+_PACKAGES = ("torch", "onnx")
+
 #: Pixels of all frames below which the CPU is done before a device is ready.
 _WORTH_A_DEVICE = 4_000_000
 
@@ -38,9 +41,10 @@ def resolve_device(device: str = "auto", *, pixels: int | None = None) -> str:
     if device == "auto":
         small = pixels is not None and pixels < _WORTH_A_DEVICE
         return "cuda" if not small and _may_have("cuda") and _has("cuda") else "cpu"
-    if find_spec("torch") is None:
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    if missing:
         raise CofuseError(
-            f"device {device} was asked for, but torch is not installed; install it with "
+            f"device {device} was asked for, but {missing[0]} is not installed; install it with "
             "pip install 'cofuse[gpu]', or use `device='cpu'`"
         )
     if not (_may_have(device) and _has(device)):
@@ -54,7 +58,7 @@ def resolve_device(device: str = "auto", *, pixels: int | None = None) -> str:
 
 def _may_have(device: str) -> bool:
     """Look for signs of a device without loading torch."""
-    if find_spec("torch") is None:
+    if any(find_spec(name) is None for name in _PACKAGES):
         return False
     if device == "mps":
         return sys.platform == "darwin" and platform.machine() == "arm64"

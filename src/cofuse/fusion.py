@@ -85,7 +85,7 @@ def fuse(
         Called with a `Progress` now and then; may raise to cancel.
     preview
         Called with rows, columns and pixels of every part of the picture that is ready, with the
-        preset ``auto``. Along seams the picture may still change.
+        preset ``auto``; where there is noise, before and after it is taken out.
 
     Returns
     -------
@@ -105,12 +105,12 @@ def fuse(
         check_callback("preview", preview)
     if len(stack) == 1:
         warnings.warn("one frame only: there is nothing to fuse, it is restored", stacklevel=2)
-    if settings.method == "joint" and operator is not None:
+    if settings.method == "mixed" and operator is not None:
         raise CofuseError(
-            "an operator was given, but the joint model has filters of its own; use operators "
+            "an operator was given, but the trained model has filters of its own; use operators "
             "with the preset fast or paper"
         )
-    if settings.method == "joint":
+    if settings.method == "mixed":
         place = resolve_device(device, pixels=len(stack) * stack.height * stack.width)
     elif device in ("auto", "cpu"):
         place = "cpu"
@@ -132,17 +132,17 @@ def fuse(
         restores=(law is None or law.overall > 0) and denoise > 0,
     )
     plan = plan_fusion(work, max_memory=max_memory, used=_used_memory(), begun=stack.at_hand)
-    if settings.method != "joint":
+    if settings.method != "mixed":
         if not isinstance(operator, AnalysisOperator):
             operator = load_operator(settings.operator if operator is None else operator)
         patch_positions(stack.shape, operator.patch_size, 1)  # refuses a picture below patch size
     # Frames are looked at several times: each is decoded and brought into place once.
     with stack.kept(len(stack) * stack.frame_bytes if plan.keep_frames else 0) as kept:
-        if settings.method == "joint":
-            from cofuse.methods.joint import JointRun
+        if settings.method == "mixed":
+            from cofuse.methods.mixed import MixedRun
 
-            joint = JointRun(kept, settings, progress, plan, device=place, preview=preview)
-            return joint.fuse(law, denoise)
+            mixed = MixedRun(kept, settings, progress, plan, device=place, preview=preview)
+            return mixed.fuse(law, denoise)
         assert isinstance(operator, AnalysisOperator)
         if settings.method == "shrinkage":
             from cofuse.methods.shrinkage import ShrinkageRun

@@ -108,6 +108,8 @@ class Stack:
         self._concurrent = concurrent
         self._in_memory = False
         self._shelf: Shelf | None = None
+        #: Number of the frame that the others were brought into place of, if they were.
+        self.reference: int | None = None
         first = checked(self._readers[0](), self.names[0]) if kind is None else None
         if first is not None:
             kind = first.shape, first.dtype
@@ -170,6 +172,7 @@ class Stack:
         made = copy(self)
         made._readers = tuple(readers)
         made._in_memory, made._shelf, made._floats_to_1 = False, None, False
+        made.reference = None
         made.names = self.names if names is None else tuple(names)
         made.shape = self.shape if shape is None else shape
         assert len(made.names) == len(made._readers)
@@ -200,6 +203,8 @@ class Stack:
         some = copy(self)
         some._readers = tuple(self._readers[number] for number in numbers)
         some.names = tuple(self.names[number] for number in numbers)
+        at = {number: place for place, number in enumerate(numbers)}
+        some.reference = None if self.reference is None else at.get(self.reference)
         return some
 
     def __len__(self) -> int:
@@ -329,6 +334,15 @@ class Stack:
     def luminance(self, index: int) -> Levels:
         """Read one frame as grey levels of its luminance, shape (H, W)."""
         return luminance(self.to_levels(self[index]))
+
+
+def mean_of_channels(levels: Levels) -> Levels:
+    """Average R, G and B; a grey picture is returned as it is."""
+    if levels.ndim == 2:
+        return levels
+    import cv2  # takes a while to load
+
+    return np.asarray(cv2.transform(levels, np.full((1, 3), 1 / 3, np.float32)), np.float32)
 
 
 def luminance(levels: Levels) -> Levels:

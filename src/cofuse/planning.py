@@ -11,9 +11,10 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import DTypeLike
 
+from cofuse import restoring
 from cofuse.errors import CofuseError
-from cofuse.joint_fusion import tile_bytes
 from cofuse.memory import default_ceiling, format_size, most_memory
+from cofuse.model import weighing
 
 __all__ = ["Plan", "Work", "estimate_seconds", "least_memory", "plan_fusion"]
 
@@ -25,17 +26,14 @@ _PROGRAM = 220_000_000
 #: What every stage takes in bands, blocks, patches and leftovers, whatever the picture's size.
 _SPARE = 60_000_000
 _NOISE_BYTES = 360_000_000
-#: Most bytes of the weigher's features that are kept.
-_KEPT_FEATURES = 72 << 20
 
-#: Bytes a pixel beside frames and result: of a choice under clean-up, and of the other methods.
-_CLEAN_UP_BYTES = 8
+#: Bytes a pixel, beside frames and result, of the other methods.
 _SHRINKAGE_BYTES, _SHRINKAGE_BYTES_A_CHANNEL = 40, 20
 _LETTER_BYTES = 650
 
-#: Seconds of one processor for a pixel of a frame to be weighed, and for one of a plane to be
-#: restored.
-_SECONDS_TO_WEIGH, _SECONDS_TO_RESTORE = 0.35e-6, 2.4e-6
+#: Seconds of one processor for a pixel of a frame to be weighed and mixed, and for one of the
+#: picture to be restored.
+_SECONDS_TO_WEIGH, _SECONDS_TO_RESTORE = 1.2e-6, 2.4e-6
 
 
 @dataclass(frozen=True)
@@ -44,20 +42,18 @@ class Plan:
 
     Attributes
     ----------
-    keep_scores
-        Scores of all frames in a tile, that are weighed twice when noise is removed.
-    keep_planes
-        All frames of a tile, turned into floats.
+    keep_features
+        What the networks saw in all frames of a large tile; otherwise they look twice, in small
+        ones.
     keep_pictures
-        The whole mixture, which is taken along seams.
+        The whole mixture, and the noise left in it.
     keep_frames
         All frames as they were read.
     peak
         Most bytes of memory that the process is expected to have.
     """
 
-    keep_scores: bool = True
-    keep_planes: bool = True
+    keep_features: bool = True
     keep_pictures: bool = True
     keep_frames: bool = True
     peak: int = 0
@@ -74,7 +70,7 @@ class Work:
     shape: tuple[int, ...]
     dtype: DTypeLike
     frames: int
-    method: str = "joint"
+    method: str = "mixed"
     in_memory: bool = False
     restores: bool = True
 
@@ -138,12 +134,9 @@ def plan_fusion(
 
 
 def estimate_seconds(work: Work, *, restore: bool, processors: int) -> float:
-    """Estimate roughly, to a factor of two or so, how long the joint method will take."""
+    """Estimate roughly, to a factor of two or so, how long the trained model will take."""
     height, width = work.shape[:2]
-    if restore:
-        seconds = 1.4 * _SECONDS_TO_WEIGH * work.frames + _SECONDS_TO_RESTORE * _channels(work)
-    else:
-        seconds = work.frames * _SECONDS_TO_WEIGH
+    seconds = work.frames * _SECONDS_TO_WEIGH + _SECONDS_TO_RESTORE * restore
     return height * width * seconds / processors
 
 
@@ -153,32 +146,23 @@ def _peak(work: Work, plan: Plan, used: int) -> int:
     kept = work.frames * frame if plan.keep_frames and not work.in_memory else 0
     # While frames come in: file, picture, what it becomes in its place, and the reference.
     reading = 0 if work.in_memory else 5 * frame
-    stages = _joint(work, plan, frame) if work.method == "joint" else [_other(work, frame)]
+    stages = _mixed(work, plan, frame) if work.method == "mixed" else [_other(work, frame)]
     return used + kept + _SPARE + max(reading, *stages)
 
 
-def _joint(work: Work, plan: Plan, frame: int) -> list[int]:
-    """Bytes in the stages of the joint method, beside the frames."""
+def _mixed(work: Work, plan: Plan, frame: int) -> list[int]:
+    """Bytes in the stages of the trained model's method, beside the frames."""
     height, width = work.shape[:2]
-    pixels, planes = height * width, _channels(work)
+    pixels = height * width
     maps = pixels * ((1 if work.frames <= 256 else 2) + 4)
-    pictures = frame if plan.keep_pictures else 0
     one = 0 if work.in_memory or plan.keep_frames else frame
-    tiles = []
-    for restore in (False, True) if work.restores else (False,):
-        working, of_planes, of_scores = tile_bytes((height, width), planes, restore)
-        of_frames = of_planes * plan.keep_planes + of_scores * plan.keep_scores
-        # Features are kept between two passes over the frames where tiles are small; those in the
-        # picture's corners are, and all may be after frames were left out.
-        features = work.frames * of_planes * (2 if planes == 3 else 6)
-        working += min(features, _KEPT_FEATURES)
-        result = frame if restore else pictures
-        tiles.append(maps + result + working + work.frames * of_frames)
+    # The mixture in floats, and the noise left in it.
+    pictures = pixels * 4 * (_channels(work) + 1) if plan.keep_pictures and work.restores else 0
+    weighed = weighing.working_bytes((height, width), work.frames, keep=plan.keep_features)
+    restored = restoring.working_bytes((height, width)) if work.restores else 0
     return [
         one + _NOISE_BYTES,
-        *tiles,
-        maps + pictures + _CLEAN_UP_BYTES * pixels,
-        maps + pictures + frame + one,
+        maps + frame + pictures + max(weighed, restored),
         maps + 3 * frame,  # writing, in a format that is compressed
     ]
 

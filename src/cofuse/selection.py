@@ -6,56 +6,38 @@ first are kept, so that memory does not grow with their number.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.images import PartReader, Pixels, Stack, luminance_weights
+from cofuse.images import Pixels, Stack
+from cofuse.mixing import REACH, WINDOWS, blurred, split
 from cofuse.operators import AnalysisOperator
 from cofuse.patches import Positions, add_patches, take_patches
 
 __all__ = [
     "Choice",
-    "Rows",
     "choose",
     "compose",
-    "compose_with",
     "gather_patches",
     "patch_activity",
     "patch_votes",
-    "picture_scale",
-    "reduce",
     "remove_small_regions",
-    "spread_choice",
     "window_activity",
 ]
-
-#: A step of this many grey levels along a seam can be seen.
-_VISIBLE_STEP = 4.0
-
-#: Along so many pixels at the picture's rim, choices of more than this confidence stay.
-_RIM = 4
-_SURE = 0.9
-#: Small regions that make up more than this share of a window are no specks, unless of so few
-#: pixels.
-_CROWD, _CROWDED, _TINY = (65, 65), 0.3, 16
-
-#: Where squared differences of neighbours grow by more than this factor when the picture is
-#: halved, it holds nothing at its finest scale. A ramp, with no detail at all, grows by 4; 40
-#: training pictures by 0.9 to 2.2, enlarged twice by 2.7 to 3.3 and four times by 3.4 to 3.7.
-_EMPTY = 2.8
-#: Side of the parts of a picture that are looked at for it.
-_PART = 256
 
 #: Rows of a picture that are worked on at a time: floats of a whole one take much memory. These
 #: do not depend on how much there is.
 _BAND = 256
 #: Rows in which small regions are filled at a time, and how far around one looks at first.
 _FILL_BAND, _FILL_REACH = 1024, 128
+#: Sides of the boxes, each passed twice, over which a choice is blended in the bands of a mixture:
+#: as wide as the finest detail in each. The finest band is not blended, lest it be averaged away
+#: where the choice changes from pixel to pixel.
+_BLENDS = (1, *WINDOWS)
 
 Levels = NDArray[np.float32]
 Indices = NDArray[np.unsignedinteger[Any]]
@@ -67,12 +49,6 @@ class Choice:
 
     index: Indices
     confidence: Levels
-
-
-class Rows(Protocol):
-    """A picture in grey levels of which rows can be had; an array is one."""
-
-    def __getitem__(self, rows: slice, /) -> Levels: ...
 
 
 def choose(activities: Iterable[Levels]) -> Choice:
@@ -142,45 +118,20 @@ def gather_patches(
     return gathered
 
 
-def remove_small_regions(choice: Choice, smallest: int, *, only_specks: bool = False) -> Choice:
+def remove_small_regions(choice: Choice, smallest: int) -> Choice:
     """Give regions of fewer than ``smallest`` pixels to the nearest larger region.
 
-    With ``only_specks`` it takes more than being small. Regions stay that lie among others like
-    them, for such is the scene, except for the tiniest; and along the rim of the picture confident
-    ones stay, for blur that reaches beyond the picture leaves narrow strips there that are right in
-    one frame only. Where the choice changes the confidence becomes 0. A map of nothing but small
-    regions stays.
+    Where the choice changes the confidence becomes 0. A map of nothing but small regions stays.
     """
     from cofuse.kernels.cpu import region_areas
 
-    areas = region_areas(choice.index)
-    small, tiny = areas < smallest, areas < _TINY
-    del areas
-    if small.all():
-        return choice
-    if only_specks:
-        sure = choice.confidence > _SURE
-        sure[_RIM:-_RIM, _RIM:-_RIM] = False
-        small &= ~sure
-        small = _sparse(small, tiny)
-    if not small.any():
+    small = region_areas(choice.index) < smallest
+    if small.all() or not small.any():
         return choice
     index = _filled(choice.index, small)
     confidence = choice.confidence.copy()
     confidence[index != choice.index] = 0
     return Choice(index, confidence)
-
-
-def _sparse(small: NDArray[np.bool_], tiny: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Leave out the small places that lie among many others, unless they are tiny."""
-    import cv2
-
-    sparse = np.empty_like(small)
-    for rows, around, inner in _bands(len(small), _BAND, _CROWD[1]):
-        near = small[around].astype(np.float32)
-        crowd = cv2.blur(near, _CROWD, borderType=cv2.BORDER_REFLECT)[inner]
-        sparse[rows] = small[rows] & ((crowd < _CROWDED) | tiny[rows])
-    return sparse
 
 
 def _filled(index: Indices, small: NDArray[np.bool_]) -> Indices:
@@ -218,172 +169,36 @@ def _bands(height: int, band: int, reach: int) -> Iterator[tuple[slice, slice, s
         yield slice(start, stop), around, slice(start - top, stop - top)
 
 
-def compose(stack: Stack, frames: Iterable[Pixels], index: Indices, *, seam: int) -> Pixels:
-    """Copy every pixel from its chosen frame, and blend the frames where a seam would show.
-
-    Within a window of ``seam`` pixels frames are weighted by how often they were chosen there.
-    Only where that changes a pixel by more than a few grey levels is the mixture taken: where the
-    frames agree along a seam, as they mostly do, nothing has to be hidden and pixels stay copies.
-    """
-    import cv2
-
-    from cofuse.kernels.pictures import copy_chosen
-
-    image = np.empty(stack.shape, stack.dtype)
-    bands = list(_bands(len(index), _BAND, seam))
-    near_seam = _near_seams(index, seam)
-    # Floats are kept along the seams only.
-    blends = [np.zeros((int(near_seam[b].sum()), *stack.shape[2:]), np.float32) for b, *_ in bands]
-    for number, frame in enumerate(frames):
-        copy_chosen(frame, index, number, image)
-        for (rows, around, inner), blend in zip(bands, blends, strict=True):
-            mine = index[around] == number
-            if not mine.any():
-                continue
-            votes = cv2.boxFilter(
-                mine.astype(np.uint8),
-                cv2.CV_32F,
-                (seam, seam),
-                normalize=False,
-                borderType=cv2.BORDER_REPLICATE,
-            )[inner]
-            mixed = (votes > 0) & (votes < seam * seam)
-            share = votes[mixed] / np.float32(seam * seam)
-            added = _as_deep(share, frame[0]) * stack.to_levels(frame[rows][mixed])
-            blend[mixed[near_seam[rows]]] += added
-    for (rows, *_), blend in zip(bands, blends, strict=True):
-        _hide_seams(stack, image[rows], near_seam[rows], blend)
-    return image
-
-
-def compose_with(
-    stack: Stack, frames: Iterable[Pixels], index: Indices, mixed: Rows, *, seam: int
+def compose(
+    stack: Stack, index: Indices, *, told: Callable[[int, int], None] | None = None
 ) -> Pixels:
-    """Copy every pixel from its chosen frame; where a seam would show take the mixture given.
+    """Mix the chosen frames, blending one into the other as widely as the detail in each band.
 
-    That is within a window of ``seam`` pixels of a border of the choice, and only where it changes
-    a pixel by more than a few grey levels. Everywhere else pixels are exact copies.
+    Far from borders of the choice the pixels are those of the chosen frame. ``told`` is called with
+    the rows that are done and all of them.
     """
-    from cofuse.kernels.pictures import copy_chosen
-
     image = np.empty(stack.shape, stack.dtype)
-    bands = [rows for rows, *_ in _bands(len(index), _BAND, 0)]
-    for number, frame in enumerate(frames):
-        copy_chosen(frame, index, number, image)
-    near_seam = _near_seams(index, seam)
-    for rows in bands:
-        _hide_seams(stack, image[rows], near_seam[rows], mixed[rows][near_seam[rows]])
+    readers = [stack.part_reader(number) for number in range(len(stack))]
+    reach = 2 * (_BLENDS[-1] // 2)
+    everything = slice(0, stack.width)
+    for rows, around, inner in _bands(len(index), _BAND, reach):
+        chosen = index[around]
+        near = slice(max(rows.start - REACH, 0), min(rows.stop + REACH, len(index)))
+        made = slice(rows.start - near.start, rows.stop - near.start)
+        mixture = np.zeros((rows.stop - rows.start, *stack.shape[1:]), np.float32)
+        for number in np.unique(chosen):
+            mine = (chosen == number).astype(np.float32)
+            bands = split(stack.to_levels(readers[number](near, everything)))
+            for side, band in zip(_BLENDS, bands, strict=True):
+                weights = mine
+                for _ in range(2):
+                    weights = blurred(weights, side)
+                weights = weights[inner]
+                mixture += band[made] * (weights if band.ndim == 2 else weights[..., None])
+        image[rows] = stack.from_levels(mixture)
+        if told is not None:
+            told(rows.stop, len(index))
     return image
-
-
-def _near_seams(index: Indices, seam: int) -> NDArray[np.bool_]:
-    """Pixels in whose window of ``seam`` pixels more than one frame was chosen."""
-    import cv2
-
-    window = np.ones((seam, seam), np.uint8)
-    near = np.empty(index.shape, np.bool_)
-    for rows, around, inner in _bands(len(index), _BAND, seam):
-        here = index[around]
-        near[rows] = (cv2.dilate(here, window) != cv2.erode(here, window))[inner]
-    return near
-
-
-def _hide_seams(stack: Stack, image: Pixels, near: NDArray[np.bool_], mixed: Levels) -> None:
-    """Put the mixture of the pixels ``near`` a seam where it would show."""
-    change = np.abs(mixed - stack.to_levels(image[near]))
-    shows = (change if change.ndim == 1 else change.max(axis=1)) > _VISIBLE_STEP
-    near = near.copy()
-    near[near] = shows
-    image[near] = stack.from_levels(mixed[shows])
-
-
-def _as_deep(values: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
-    """Give values that all channels share the channels' axis."""
-    return values[..., None] if values.ndim < like.ndim else values
-
-
-def reduce(levels: Levels, scale: int) -> Levels:
-    """Make a grey picture smaller by whole factors: means of blocks, those at the end cut off."""
-    from cofuse.kernels.pictures import luminance_means
-
-    return luminance_means(levels, [1.0], scale)
-
-
-def picture_scale(stack: Stack) -> int:
-    """By what factor to make the frames smaller to choose among them: 1, 2, 4 or 8.
-
-    That is half of what would leave their detail whole: pictures with up to twice the pixels that
-    they need are common. The sharpest frame counts, in each of a few parts of the picture: the
-    half of them with more in it.
-    """
-    parts: list[Levels] = []
-    for number in range(len(stack)):
-        found = [_detail(part) for part in _parts(stack, stack.part_reader(number))]
-        parts = (
-            found if not parts else [np.maximum(a, b) for a, b in zip(parts, found, strict=True)]
-        )
-    detail = np.array(parts)
-    scale = 1
-    for fine, coarse in zip(detail.T, detail.T[1:], strict=False):
-        rich = coarse >= np.median(coarse)
-        if np.median(coarse[rich] / (fine[rich] + 1e-3)) <= _EMPTY:
-            break
-        scale *= 2
-    return max(1, scale // 2)
-
-
-def _parts(stack: Stack, read: PartReader) -> Iterator[Levels]:
-    """Cut squares out of a frame, evenly, as luminance."""
-    side = min(_PART, stack.height, stack.width)
-    starts = (
-        np.linspace(0, length - side, min(6, -(-length // side))).astype(int)
-        for length in (stack.height, stack.width)
-    )
-    from cofuse.kernels.pictures import luminance_means
-
-    weights = luminance_weights(stack)
-    for top, left in itertools.product(*starts):
-        part = read(slice(top, top + side), slice(left, left + side))
-        yield luminance_means(part, weights)
-
-
-def _detail(part: Levels) -> Levels:
-    """Mean squared difference of neighbours at every scale, finest first."""
-    found: list[float] = []
-    small = part
-    for scale in (1, 2, 4, 8, 16):
-        if min(part.shape) < 4 * scale:
-            break
-        if scale > 1:
-            small = reduce(small, 2)
-        down, across = (np.diff(small, axis=axis).ravel() for axis in (0, 1))
-        found.append(float(down @ down) / down.size + float(across @ across) / across.size)
-    return np.array(found or [0.0], np.float32)
-
-
-def spread_choice(choice: Choice, scale: int, shape: tuple[int, int], frames: int) -> Choice:
-    """Enlarge a choice by a whole factor, its borders smooth, and cut it to ``shape``."""
-    import cv2
-
-    index = np.empty(shape, np.uint8 if frames <= 256 else np.uint16)
-    confidence = np.empty(shape, np.float32)
-    for rows, around, inner in _bands(len(choice.index), max(1, _BAND // scale), 1):
-        here = Choice(choice.index[around], choice.confidence[around])
-        size = here.index.shape[1] * scale, here.index.shape[0] * scale
-        large = slice(inner.start * scale, inner.stop * scale), slice(0, shape[1])
-        out = slice(rows.start * scale, rows.stop * scale)
-
-        def enlarged(small: Levels, size: tuple[int, int] = size, large: Any = large) -> Levels:
-            return np.asarray(cv2.resize(small, size, interpolation=cv2.INTER_LINEAR)[large])
-
-        def votes(frame: int, here: Choice = here) -> Levels:
-            mine = here.confidence + np.float32(0.05)
-            return np.where(here.index == frame, mine, np.float32(0))
-
-        cut = len(index[out])
-        chosen = choose(enlarged(votes(frame)) for frame in range(frames))
-        index[out], confidence[out] = chosen.index[:cut], enlarged(here.confidence)[:cut]
-    return Choice(index, confidence)
 
 
 def patch_votes(

@@ -13,8 +13,7 @@ __all__ = ["PRESETS", "FusionSettings", "resolve_preset"]
 
 #: What settings that are words may be.
 _WORDS = {
-    "method": ("joint", "shrinkage", "letter"),
-    "weights": ("all", "chosen"),
+    "method": ("mixed", "shrinkage", "letter"),
     "x_step": ("exact", "surrogate"),
 }
 
@@ -26,15 +25,12 @@ class FusionSettings:
     Attributes
     ----------
     method
-        ``"joint"``: the trained model weighs all frames at every pixel; without noise pixels are
-        copied from the chosen frame and mixed along the choice's borders, with noise the mixture
-        of all frames is restored. ``"shrinkage"``: choose pixels by windowed activity with small
-        regions cleaned up; with noise, choose on shrunken frames and shrink the composed picture.
-        ``"letter"``: the letter's method, patch by patch.
+        ``"mixed"``: the trained model weighs all frames at every pixel, band by band; their
+        mixture is restored as far as noise is left in it. ``"shrinkage"``: choose pixels by
+        windowed activity with small regions cleaned up; with noise, choose on shrunken frames and
+        shrink the composed picture. ``"letter"``: the letter's method, patch by patch.
     model
-        Name or file of the trained model (joint).
-    weights
-        ``"all"`` mixes all frames, ``"chosen"`` takes each pixel from the best one (joint).
+        Name or folder of the trained model (mixed).
     operator
         Name or file of the operator that measures activity, and that the letter restores with
         (shrinkage, letter).
@@ -42,10 +38,7 @@ class FusionSettings:
         Side in pixels over which activity is averaged (shrinkage).
     smallest_region
         Regions of the choice smaller than this share of what is a frame's on average, the
-        picture over the number of frames, are cleaned up (joint, shrinkage).
-    seam
-        Width in pixels of the zone along the choice's borders in which frames are mixed where a
-        hard seam would show; 1 for plain copies everywhere (joint, shrinkage).
+        picture over the number of frames, are cleaned up (shrinkage).
     restoring_operator
         Name or file of the orthonormal operator that restores (shrinkage).
     stride
@@ -65,13 +58,11 @@ class FusionSettings:
         ``"exact"`` or ``"surrogate"``, the letter's first-order form (letter).
     """
 
-    method: Literal["joint", "shrinkage", "letter"] = "joint"
-    model: str = "joint"
-    weights: Literal["all", "chosen"] = "all"
+    method: Literal["mixed", "shrinkage", "letter"] = "mixed"
+    model: str = "auto"
     operator: str = "separable-7"
     window: int = 11
-    smallest_region: float = 0.005
-    seam: int = 7
+    smallest_region: float = 0.02
     restoring_operator: str = "dct-7"
     stride: int | None = None
     local_weight: float = 0.4
@@ -84,7 +75,7 @@ class FusionSettings:
     def __post_init__(self) -> None:
         for name in ("local_weight", "global_weight", "smallest_region"):
             check_number(name, getattr(self, name), 0)
-        for name in ("window", "seam", "stride", "max_iterations"):
+        for name in ("window", "stride", "max_iterations"):
             if name != "stride" or self.stride is not None:
                 check_number(name, getattr(self, name), 1, whole=True)
         for name in ("accuracy", "epsilon"):
@@ -100,7 +91,7 @@ class FusionSettings:
 #: ``paper`` is the letter read literally.
 PRESETS = {
     "auto": FusionSettings(),
-    "fast": FusionSettings(method="shrinkage", smallest_region=0.02, seam=5),
+    "fast": FusionSettings(method="shrinkage"),
     "paper": FusionSettings(method="letter", operator="full-7"),
 }
 

@@ -124,7 +124,7 @@ def simulate_stack(
     source = _one(picture, "the picture")
     check("dtype", dtype, "a dtype or None", lambda given: np.dtype(given) is not None)
     dtype = source.dtype if dtype is None else dtype
-    check("shape", shape, "height and width", lambda s: s is None or len(s) == 2)
+    check("shape", shape, "height and width", lambda s: s is None or [n % 1 for n in s] == [0, 0])
     size = tuple(shape or source.shape[:2])
     spare = (source.height - size[0], source.width - size[1])
     if min(size) < _SMALLEST_SIDE or min(spare) < 0:

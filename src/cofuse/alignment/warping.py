@@ -76,7 +76,9 @@ def aligned(
     ]
     names = [stack.names[k] for k in alignment.kept]
     shape = (area[1] - area[0], area[3] - area[2], *stack.shape[2:])
-    return stack.made_into(readers, names=names, shape=shape)
+    made = stack.made_into(readers, names=names, shape=shape)
+    made.reference = alignment.kept.index(alignment.reference)
+    return made
 
 
 def check_fits(stack: Stack, alignment: Alignment) -> None:

@@ -15,6 +15,7 @@ COMMANDS = (
     "batch",
     "noise",
     "learn",
+    "train",
     "operators",
     "simulate",
     "evaluate",

@@ -104,9 +104,8 @@ def fuse(
     told = not (quiet or as_json)
     if told:
         say(str(job.plan))
-        method = job.settings.method
-        if not aligning.align_only and kernels_missing(method):
-            say(f"compiling the kernels, once; this takes about {COMPILING_SECONDS[method]} s")
+        if not aligning.align_only and kernels_missing():
+            say(f"compiling the kernels, once; this takes about {COMPILING_SECONDS} s")
     with progress_bars(quiet=quiet) as progress:
         if aligning.align_only:
             alignment = job.align_only(progress)

@@ -1,4 +1,4 @@
-"""``cofuse learn``: an operator, or the joint model, from a folder of pictures."""
+"""``cofuse learn``: an operator from a folder of pictures."""
 
 from __future__ import annotations
 
@@ -23,9 +23,6 @@ from cofuse.learning import (
 __all__ = ["learn"]
 
 _DEFAULTS = LearningSettings()
-# Of the training; its own module would import torch just to print a help text.
-_STEPS, _BATCH, _SIDE, _RATE = 5000, 32, 160, 3e-3
-_FRAMES = (1, 2, 3, 4, 5, 8, 10)
 
 
 def learn(
@@ -35,15 +32,6 @@ def learn(
     rows: Whole | None = None,
     patches: Whole = 10_000,
     separable: Flag = False,
-    end_to_end: Flag = False,
-    steps: Whole = _STEPS,
-    batch: Whole = _BATCH,
-    side: Whole = _SIDE,
-    frames: Annotated[tuple[Whole, ...], Parameter(negative=())] = _FRAMES,
-    rate: float = _RATE,
-    device: str = "auto",
-    start_from: Path | None = None,
-    checkpoint: Path | None = None,
     subspace_dimension: Whole | None = _DEFAULTS.subspace_dimension,
     rounds: Whole = _DEFAULTS.rounds,
     seed: Whole = _DEFAULTS.seed,
@@ -52,7 +40,7 @@ def learn(
     quiet: Flag = False,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> None:
-    """Learn an analysis operator, or the model that fuses and restores, from sharp pictures.
+    """Learn an analysis operator from sharp pictures.
 
     Parameters
     ----------
@@ -68,25 +56,6 @@ def learn(
         Number of patches to learn from, up to a million.
     separable
         Learn two small factors whose product is the operator.
-    end_to_end
-        Train the joint model on focus stacks made of the pictures, as they are needed; wants the
-        extra "gpu". A model card is written beside the model.
-    steps
-        Updates of the training (end to end).
-    batch
-        Stacks a step (end to end).
-    side
-        Side of the stacks in pixels (end to end).
-    frames
-        Number of frames of the stacks; may be given more than once (end to end).
-    rate
-        Largest learning rate (end to end).
-    device
-        auto, cpu, cuda or mps (end to end).
-    start_from
-        Name or file of a trained model to set out from (end to end).
-    checkpoint
-        File to keep the state of the training in, and to go on from where it exists (end to end).
     subspace_dimension
         Dimension r of the subspaces patches are taken to lie in: 3/7 of the patch's pixels.
     rounds
@@ -115,10 +84,6 @@ def learn(
     settings = LearningSettings(
         rows=rows, subspace_dimension=subspace_dimension, rounds=rounds, seed=seed
     )
-    if end_to_end and (separable or name):
-        raise CofuseError(
-            "--separable and --name are about operators; leave them out with --end-to-end"
-        )
     files = picture_files(images)
     if not files:
         raise CofuseError("no pictures were given; name picture files or folders of them")
@@ -130,22 +95,6 @@ def learn(
         picture = read_image(path)
         pictures.append(Stack.from_arrays([picture], names=[path.name]).luminance(0))
         digest.update(pictures[-1].tobytes())
-    if end_to_end:
-        from cofuse.cli.learn_end_to_end import Request, learn_end_to_end
-
-        learn_end_to_end(
-            Request(pictures, tuple(files), digest.hexdigest(), output, overwrite, quiet, as_json),
-            steps=steps,
-            batch=batch,
-            side=side,
-            frames=frames,
-            rate=rate,
-            seed=seed,
-            device=device,
-            start_from=start_from,
-            checkpoint=checkpoint,
-        )
-        return
     provenance = {
         "cofuse": __version__,
         "pictures": len(files),

@@ -17,15 +17,12 @@ import cofuse
 __all__ = ["COMPILING_SECONDS", "kernels_missing"]
 
 #: About how long compiling takes on one processor of 2020 or so.
-COMPILING_SECONDS = {"joint": 25, "shrinkage": 15, "letter": 15}
-
-#: The source of a method's kernels that no work is done without.
-_SOURCES = {"joint": "joint_loops.py", "shrinkage": "loops.py", "letter": "loops.py"}
+COMPILING_SECONDS = 15
 
 
-def kernels_missing(method: str) -> bool:
-    """Tell whether a method's kernels were never compiled here, or before the source changed."""
-    source = Path(cofuse.__file__).parent / "kernels" / _SOURCES[method]
+def kernels_missing() -> bool:
+    """Tell whether kernels were never compiled here, or before their source changed."""
+    source = Path(cofuse.__file__).parent / "kernels" / "loops.py"
     python = f".py{sys.version_info[0]}{sys.version_info[1]}.nbi"
     try:
         changed = source.stat().st_mtime

@@ -11,7 +11,7 @@ from cofuse.devices import resolve_device
 from cofuse.errors import CofuseError
 from cofuse.jobs.options import Fusing
 from cofuse.jobs.saved import read_saved
-from cofuse.joint import load_model
+from cofuse.model.runtime import model_folder
 from cofuse.noise import NoiseLaw
 from cofuse.operators import load_operator
 from cofuse.patches import patch_positions
@@ -90,20 +90,20 @@ def given_noise(sigma: str, noise: Path | None, frames: int, *, colour: bool) ->
 def check_settings(settings: FusionSettings, fusing: Fusing) -> None:
     """Refuse, before frames are looked for, what `fuse` would refuse after they were aligned."""
     check_number("denoise", fusing.denoise, 0, 1)
-    if settings.method != "joint" and fusing.device not in ("auto", "cpu"):
+    if settings.method != "mixed" and fusing.device not in ("auto", "cpu"):
         raise CofuseError(
             f"device {fusing.device} was asked for, but only the preset auto runs on devices; use "
             "it, or `device='cpu'`"
         )
-    if settings.method == "joint":
+    if settings.method == "mixed":
         if fusing.device != "auto":
             resolve_device(fusing.device)
         if fusing.operator is not None:
             raise CofuseError(
-                "an operator was given, but the joint model has filters of its own; use operators "
-                "with the preset fast or paper"
+                "an operator was given, but the trained model has filters of its own; use "
+                "operators with the preset fast or paper"
             )
-        load_model(settings.model)
+        model_folder(settings.model)
         return
     load_operator(settings.operator if fusing.operator is None else fusing.operator)
     if settings.method == "shrinkage":
@@ -119,7 +119,7 @@ def check_size(
     settings: FusionSettings, fusing: Fusing, noise: NoiseLaw | None, shape: tuple[int, ...]
 ) -> None:
     """Refuse operators whose patches are larger than the frames."""
-    if settings.method == "joint":
+    if settings.method == "mixed":
         return
     patch_positions(
         shape,

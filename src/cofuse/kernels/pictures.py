@@ -1,7 +1,4 @@
-"""Compiled passes over whole frames in their own pixels: a look at them, and copies out of them.
-
-Each is bound by memory, and takes what NumPy needs several passes over floats for.
-"""
+"""Compiled passes over frames in their own pixels, for which NumPy needs several over floats."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cofuse.kernels import cpu
 
-__all__ = ["copy_chosen", "luminance_means"]
+__all__ = ["luminance_means"]
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
@@ -35,13 +32,6 @@ def luminance_means(pixels: Array, weights: ArrayLike, scale: int = 1) -> Floats
     shares = np.array(weights, np.float32)
     cpu._over_bands(lambda a, b: _luminance_means(deep, shares, scale, a, b, out), height)
     return out
-
-
-def copy_chosen(frame: Array, index: Array, number: int, image: Array) -> None:
-    """Copy to ``image`` the pixels of a frame whose ``index`` is its ``number``."""
-    deep, target = (a if a.ndim == 3 else a[..., None] for a in (frame, image))
-    mine = index.dtype.type(number)
-    cpu._over_bands(lambda a, b: _copy_chosen(deep, index, mine, a, b, target), len(index))
 
 
 @_jit
@@ -76,14 +66,3 @@ def _luminance_means(pixels, weights, scale, start, stop, out):  # type: ignore[
         if whole < target.shape[0]:
             share = np.float32(1) / np.float32(rows * (width - whole * scale))
             target[whole] = share * line[whole * scale :].sum()
-
-
-@_jit
-def _copy_chosen(frame, index, number, start, stop, image):  # type: ignore[no-untyped-def]
-    width, channels = index.shape[1], frame.shape[2]
-    for y in range(start, stop):
-        chosen, source, target = index[y], frame[y], image[y]
-        for x in range(width):
-            if chosen[x] == number:
-                for c in range(channels):
-                    target[x, c] = source[x, c]

@@ -1,1 +1,1 @@
-"""The ways to fuse, one a file: the joint model, plain shrinkage, and the letter's own."""
+"""The ways to fuse, one a file: the trained model, plain shrinkage, and the letter's own."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.images import Stack, luminance_weights
+from cofuse.images import Stack
 
 __all__ = ["distinct_frames"]
 
@@ -35,10 +36,12 @@ def distinct_frames(stack: Stack) -> list[int]:
     with stack.ahead(lambda number: _thumbnail(stack, number)) as coming:
         thumbnails = list(coming)
     kept: list[int] = []
-    for number, own in enumerate(thumbnails):
-        alike = (k for k in kept if np.array_equal(own, thumbnails[k]))
+    # The reference comes first: of it and its copies it is the one that stays.
+    for number in sorted(range(len(stack)), key=lambda number: number != stack.reference):
+        alike = (k for k in kept if np.array_equal(thumbnails[number], thumbnails[k]))
         if not any(np.array_equal(stack[number], stack[k]) for k in alike):
             kept.append(number)
+    kept.sort()
     others = _of_other_brightness([thumbnails[number] for number in kept])
     for place in others:
         warnings.warn(
@@ -64,7 +67,8 @@ def _of_other_brightness(thumbnails: Sequence[Levels]) -> list[int]:
 
 def _thumbnail(stack: Stack, number: int) -> Levels:
     """Luminance of a frame in grey levels, made smaller."""
-    from cofuse.kernels.pictures import luminance_means
-
     scale = max(_BLOCK, min(stack.height, stack.width) // _BLOCKS)
-    return luminance_means(stack[number], luminance_weights(stack), scale)
+    plane = stack.luminance(number)
+    rows, columns = (max(1, length // scale) for length in plane.shape)
+    # What is left over at the lower and right border counts in the last blocks.
+    return np.asarray(cv2.resize(plane, (columns, rows), interpolation=cv2.INTER_AREA), np.float32)

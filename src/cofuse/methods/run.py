@@ -36,9 +36,9 @@ class Run:
     sigma: float = 0.0
     trace: dict[str, SolverTrace] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
-    #: Where the joint model works, as `resolve_device` says.
+    #: Where the trained model works, as `resolve_device` says.
     device: str = "cpu"
-    #: Told of every part of the picture as soon as it is there; seams may change after that.
+    #: Told of every part of the picture as soon as it is there; noise may be taken out after that.
     preview: Preview | None = None
 
     def find_noise(self, noise: NoiseLaw | None) -> NoiseLaw:

@@ -13,6 +13,7 @@ from cofuse.noise import NoiseLaw
 from cofuse.noise.spectrum import luminance_levels, noise_seen
 from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.patches import patch_positions
+from cofuse.progress import Progress
 from cofuse.reconstruction import check_orthonormal, shrink, shrink_twice
 from cofuse.selection import Choice, choose, compose, remove_small_regions, window_activity
 
@@ -57,8 +58,11 @@ class ShrinkageRun(Run):
             fair_share = choice.index.size / len(stack)
             choice = remove_small_regions(choice, round(settings.smallest_region * fair_share))
         with self.stage("composition"):
-            frames = self.each_frame("composition", stack.__getitem__)
-            image = compose(stack, frames, choice.index, seam=settings.seam)
+
+            def told(done: int, rows: int) -> None:
+                self.progress(Progress("composition", done, rows))
+
+            image = compose(stack, choice.index, told=told)
         if restoring and denoise > 0:
             typical = np.sqrt((levels**2).mean(axis=0))
             by_plane = dict(zip(self.plane_names(), typical, strict=True))

@@ -202,6 +202,14 @@ class NoiseLaw:
         frames, planes, _ = self.levels.shape
         return NoiseLaw.white(0.0, frames=frames, colour=planes == 3) if self.is_clean else self
 
+    def beyond_texture(self) -> NoiseLaw:
+        """Return the law less, in variance, what texture and rounding may pass for in an estimate.
+
+        Nothing is left of a law of up to `CLEAN_BELOW`, and nearly all of one of much noise.
+        """
+        share = 1.0 - (CLEAN_BELOW / max(self.overall, CLEAN_BELOW)) ** 2
+        return replace(self, levels=self.levels * share**0.5)
+
     def to_json(self) -> str:
         """Encode as the content of a file."""
         content = {

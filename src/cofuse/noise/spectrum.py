@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from cofuse.images import LUMINANCE_WEIGHTS, to_opponent
 from cofuse.noise.law import BANDS
 
-__all__ = ["levels_of_smaller", "luminance_levels", "noise_seen", "spectrum"]
+__all__ = ["luminance_levels", "noise_seen", "spectrum"]
 
 Array = NDArray[np.float64]
 
@@ -59,7 +59,7 @@ def spectrum(levels: ArrayLike) -> Array:
     return np.asarray(highest**2 * power)
 
 
-def noise_seen(filters: ArrayLike, levels: ArrayLike, *, halved: bool = False) -> Array:
+def noise_seen(filters: ArrayLike, levels: ArrayLike) -> Array:
     r"""Level of the white noise of which filters see as much as of a noise of given levels.
 
     With C the covariance of the noise in a window, f a filter and C₁ that of white noise:
@@ -72,15 +72,11 @@ def noise_seen(filters: ArrayLike, levels: ArrayLike, *, halved: bool = False) -
         Shape (filters, n, n).
     levels
         Level of every band, shape (`BANDS`,).
-    halved
-        Whether the filters look at the picture at half size, made with the weights 1 3 3 1.
     """
     squares = np.asarray(filters, np.float64)
     side = squares.shape[-1]
     rows = squares.reshape(len(squares), side * side)
     power, white = spectrum(levels), np.ones((_SIZE, _SIZE))
-    if halved:
-        power, white = _halved(power), _halved(white)
     seen, of_white = (
         ((rows @ _covariance(part, side)) * rows).sum(axis=1) for part in (power, white)
     )
@@ -96,16 +92,6 @@ def luminance_levels(levels: ArrayLike) -> Array:
         return np.asarray(given[0])
     parts = to_opponent(np.array([[LUMINANCE_WEIGHTS]]))[0, 0]
     return np.asarray(np.sqrt(parts**2 @ given**2))
-
-
-def levels_of_smaller(levels: ArrayLike, scale: float) -> Array:
-    """Levels (…, `BANDS`) of pictures made ``scale`` times smaller by means of their pixels."""
-    given = np.asarray(levels, np.float64)
-    band = np.minimum(np.arange(BANDS) + np.log2(scale), BANDS - 1)
-    lower = np.minimum(band.astype(np.intp), BANDS - 2)
-    part = band - lower
-    finer, coarser = given[..., lower], given[..., lower + 1]
-    return np.asarray((finer + part * (coarser - finer)) / scale)
 
 
 @cache
@@ -134,14 +120,6 @@ def _windows() -> Array:
         windows.append(window / window.sum())
         halving = halving * np.cos(np.pi * frequency) ** 2
     return np.stack(windows)
-
-
-def _halved(power: Array) -> Array:
-    """Power in the picture at half size: frequencies that fall together add up."""
-    weights = np.array([1.0, 3.0, 3.0, 1.0]) / 8.0
-    passed = power * np.abs(np.fft.fft2(np.outer(weights, weights), (_SIZE, _SIZE))) ** 2
-    half = _SIZE // 2
-    return np.asarray(passed.reshape(2, half, 2, half).mean(axis=(0, 2)))
 
 
 def _covariance(power: Array, side: int) -> Array:

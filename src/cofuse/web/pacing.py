@@ -13,8 +13,8 @@ __all__ = ["Glide", "Pace"]
 #: Seconds that each stage took, of five frames of six megapixels on two processors; only how they
 #: relate to one another matters.
 _BEFORE = {"hot pixels": 0.3, "align": 1.3, "frames": 0.6, "noise": 0.9}
-_NOISY = {"fusion": 27.0, "composition": 0.4}
-_CLEAN = {"choice": 5.7, "composition": 0.6}
+_CLEAN = {"fusion": 18.0}
+_NOISY = _CLEAN | {"restoration": 7.2}
 #: What comes after the last report: writing, and most of the depth.
 _WRITING, _DEPTH_REST = 1.7, 4.5
 #: Depth is found in a small picture: a smaller part where noise is taken out of large ones.
@@ -75,11 +75,7 @@ class Pace:
     def step(self, progress: Progress) -> tuple[float, float]:
         """Take a step; return the share done and the seconds left."""
         stage, moment = progress.stage, self._clock()
-        if stage in _CLEAN and stage not in self._stages:
-            before = self._whole
-            self._plan(_CLEAN)
-            self._guess *= self._whole / before
-        elif stage not in self._stages:  # of another method
+        if stage not in self._stages:  # of another method
             self._stages[stage] = _UNKNOWN * self._whole
         for earlier in self._stages:  # what comes later shows that the earlier is over
             if earlier == stage:

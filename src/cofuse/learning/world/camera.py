@@ -43,6 +43,13 @@ def photograph(
         # Scientific cameras have no tone curve.
         tone = Tone(torch.ones(batch, 1, 1, 1, 1, device=chance.device))
     level = NoiseLevel.draw(chance, settings, batch, frames)
+    if chance.happens(settings.plain):
+        clean = _greyed(views.clamp(0, 1) if tone is None else tone.display(views), grey)
+        noise = chance.normal(*light.frames.shape)
+        noise = torch.where(grey[:, None, None, None, None], noise[:, :, :1], noise)
+        noisy = (clean[:, :frames] + level.sigma * noise).clamp(0, 1)
+        noisy = (noisy * 255).round() / 255 if chance.happens(0.5) else noisy
+        return Shot(noisy, clean[:, :-1], clean[:, -1], torch.ones(batch, device=chance.device))
     if specimen:
         # Long exposures and cooled sensors: the loudest are not as loud.
         level = NoiseLevel(0.4 * level.sigma, level.floor)

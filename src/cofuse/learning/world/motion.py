@@ -42,10 +42,10 @@ class Motion:
     ) -> Motion:
         """Draw the motion of frames about each picture's reference (B,).
 
-        A residue is less than 1.5 pixels, or, with the probability ``far``, up to 5.
+        A residue is less than a pixel, or, with the probability ``far``, up to 8.
         """
         batch = len(reference)
-        size = chance.log_number(1.5, 5.0) if chance.happens(far) else chance.log_number(0.2, 1.5)
+        size = chance.log_number(1.0, 8.0) if chance.happens(far) else chance.log_number(0.1, 1.0)
         moves = (torch.arange(frames, device=chance.device) != reference[:, None]).float()
         amount = size * chance.uniform(batch, 1) * moves
         y, x = places(side, chance.device)

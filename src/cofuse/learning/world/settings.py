@@ -21,7 +21,7 @@ class WorldSettings:
     specimens: float = 0.2
     #: Regions cut by hard masks, as collections with a truth are made. Their borders want weights
     #: that are exact to the pixel, which nothing else teaches.
-    masked: float = 0.18
+    masked: float = 0.22
     #: Pictures blurred pixel by pixel after a map of depth: the other way to make collections.
     mapped: float = 0.12
     #: Scenes whose ground is drawn: print, boards, worn surfaces are rare among photographs and
@@ -42,9 +42,9 @@ class WorldSettings:
     fringed: float = 0.25
     #: Frames that do not lie on each other: hand-held, breathing, parallax.
     moved: float = 0.45
-    #: Of these, such that an aligner cannot bring nearer than 1.5 to 5 pixels: there only the
+    #: Of these, such that an aligner cannot bring nearer than 1 to 8 pixels: there only the
     #: reference is right, and too many of them would teach to trust it alone.
-    far: float = 0.25
+    far: float = 0.15
     #: Of those moved, such that were resampled by an aligner after they were read.
     resampled: float = 0.6
     #: Frames of different brightness or colour.
@@ -64,5 +64,7 @@ class WorldSettings:
     #: Largest standard deviation of the noise, of a picture, in grey levels; each octave from half
     #: a level on is as likely.
     loudest: float = 35.0
+    #: Batches with white noise and nothing else done to them: what most comparisons are made with.
+    plain: float = 0.15
     #: Frames that were stored as JPEG.
     jpeg: float = 0.45

@@ -1,0 +1,149 @@
+"""What each part of `auto` is worth: the same stacks with and without it.
+
+    python -m experiments.ablation --data DIR [--real NAME ...] [--pairs N]
+
+Real stacks, aligned as for `experiments.looks`, are judged by what is lost and phantom, in percent;
+MFI-WHU pairs that tuning may see, clean, by PSNR without 8 pixels at each side, and with white
+noise of 15 grey levels, estimated, by PSNR.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from cofuse import Stack, fuse
+from cofuse.methods import mixed
+from cofuse.metrics import psnr
+from cofuse.model import weighing
+from experiments.looks_stacks import grey_levels, real_stacks
+from experiments.pictures import noisy, whu
+from experiments.quality_plan import WHU_SEEN
+from experiments.realness import Frames
+
+__all__ = ["VARIANTS", "varied"]
+
+_REAL = ("bowl", "coffee", "damselfly", "pcb", "sky")
+_RIM = 8
+
+
+def _one_for_all_bands(weights: Any) -> Any:
+    return np.repeat(weights[:, :1], weights.shape[1], axis=1)
+
+
+def _largest_alone(weights: Any) -> Any:
+    best = weights == weights.max(axis=0)
+    return (best / best.sum(axis=0)).astype(np.float32)
+
+
+@contextmanager
+def _weights_changed(change: Callable[[Any], Any]) -> Iterator[None]:
+    plain = mixed.weigh_tile
+
+    def changed(*args: Any, **kwargs: Any) -> Any:
+        return change(plain(*args, **kwargs))
+
+    with mock.patch.object(mixed, "weigh_tile", changed):
+        yield
+
+
+@contextmanager
+def _untold(**numbers: float) -> Iterator[None]:
+    plain = mixed.frames_told
+
+    def told(law: Any) -> Any:
+        return [replace(own, **numbers) for own in plain(law)]
+
+    with mock.patch.object(mixed, "frames_told", told):
+        yield
+
+
+@contextmanager
+def _no_reference() -> Iterator[None]:
+    plain = mixed.weigh_tile
+
+    def without(networks: Any, read: Any, told: Any, _: Any, *args: Any, **kwargs: Any) -> Any:
+        return plain(networks, read, told, None, *args, **kwargs)
+
+    with mock.patch.object(mixed, "weigh_tile", without):
+        yield
+
+
+@contextmanager
+def _as_one_frame() -> Iterator[None]:
+    def scale(_: Any, weights: Any) -> Any:
+        return np.ones(weights.shape[2:], np.float32)
+
+    with mock.patch.object(mixed.NoiseLeft, "scale", scale):
+        yield
+
+
+#: Name, and how to make `auto` do so.
+VARIANTS: dict[str, Callable[[], Any]] = {
+    "`auto`": nullcontext,
+    "one weight for all bands": lambda: _weights_changed(_one_for_all_bands),
+    "the largest weight alone": lambda: _weights_changed(_largest_alone),
+    "faint weights kept": lambda: mock.patch.object(weighing, "_LEAST_WEIGHT", 0.0),
+    "reference not told": _no_reference,
+    "noise not told to the networks": lambda: _untold(fine=0.0, coarse=0.0),
+    "noise left taken for that of a frame": _as_one_frame,
+}
+
+
+def varied(name: str, stack: Stack) -> Any:
+    """Fuse by a variant."""
+    with VARIANTS[name]():
+        return fuse(stack).image
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--data", type=Path, default=os.environ.get("COFUSE_DATA"), help="picture collections")
+    add("--real", nargs="*", default=_REAL, metavar="NAME", help="real stacks")
+    add("--pairs", type=int, default=6, help="MFI-WHU pairs")
+    add("--out", type=Path, default=Path("results") / "looks", help="folder of aligned frames")
+    given = parser.parse_args()
+    if given.data is None:
+        parser.error("name the folder of the picture collections with --data or COFUSE_DATA")
+    data = Path(given.data).resolve()
+    stacks = [s for s in real_stacks(data, given.out / "stacks") if s.name in given.real]
+    heads = [*(s.name for s in stacks), "MFI-WHU, σ = 0", "σ = 15"]
+    print(f"| variant | {' | '.join(heads)} |\n|{'---|' * (1 + len(heads))}", flush=True)
+    for name in VARIANTS:
+        cells = [_real(name, stack) for stack in stacks]
+        cells += [_pairs(name, data, given.pairs, sigma) for sigma in (0, 15)]
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+def _real(name: str, stack: Any) -> str:
+    frames = stack.aligned()
+    levels = grey_levels(frames)
+    made = Stack.from_arrays(frames)
+    made.reference = len(frames) // 2
+    picture = levels(varied(name, made))
+    lost, phantom = Frames([levels(frame) for frame in frames]).judge(picture).shares
+    return f"{100 * lost:.1f} / {100 * phantom:.2f}"
+
+
+def _pairs(name: str, data: Path, count: int, sigma: int) -> str:
+    scores = []
+    rim = slice(_RIM, -_RIM)
+    for number in WHU_SEEN[:count]:
+        frames, truth = whu(data, number)
+        picture = varied(name, noisy(frames, sigma, number))
+        scores.append(psnr(picture[rim, rim], truth[rim, rim]))
+    return f"{np.mean(scores):.2f}"
+
+
+if __name__ == "__main__":
+    main()

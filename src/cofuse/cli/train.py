@@ -1,0 +1,158 @@
+"""``cofuse train``: the networks of the preset auto, from photographs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from cofuse.arguments import check, check_number
+from cofuse.cli.console import Flag, Output, Whole, say
+from cofuse.errors import CofuseError
+
+if TYPE_CHECKING:
+    from cofuse.learning.training import Course
+
+__all__ = ["train"]
+
+_CARD = "card.json"
+
+
+def train(
+    *photos: Path,
+    output: Output,
+    minutes: float = 10.0,
+    start_from: str = "auto",
+    from_nothing: Flag = False,
+    rate: float = 1e-3,
+    side: Whole = 256,
+    device: str = "auto",
+    seed: Whole = 0,
+    quiet: Flag = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> None:
+    """Train the networks of the preset auto on stacks made of photographs; wants the extra "gpu".
+
+    The folder that is written can be used at once, as the setting "model" of `cofuse fuse`.
+
+    Parameters
+    ----------
+    photos
+        Sharp colour photographs or folders of them, all of one size; every fifteenth is kept for
+        validation.
+    output
+        The folder to write: the networks, and a card that says what they have seen.
+    minutes
+        How long.
+    start_from
+        Name or folder of the model to set out from.
+    from_nothing
+        Set out from no model.
+    rate
+        Largest learning rate.
+    side
+        Side of the stacks in pixels, a multiple of 16 from 64 on.
+    device
+        auto, cpu, cuda or mps.
+    seed
+        Seed of all that is random.
+    quiet
+        Do not tell of validations, and print no summary.
+    as_json
+        Print the card instead of the summary.
+    """
+    for package in ("torch", "onnx"):
+        if find_spec(package) is None:
+            raise CofuseError(
+                f'training needs {package}; install it with pip install "cofuse[gpu]"'
+            )
+    import torch
+
+    from cofuse import __version__
+    from cofuse.devices import DEVICES, resolve_device
+    from cofuse.learning.training import CourseSettings
+    from cofuse.learning.training import train as trained
+    from cofuse.model.runtime import model_folder
+    from cofuse.model.saving import read_networks, write_networks
+
+    check_number("minutes", minutes, 0.001)
+    check_number("rate", rate, 1e-8, 0.1)
+    check_number("side", side, 64, whole=True)
+    if side % 16:
+        raise CofuseError(f"`side` is {side}; expected a multiple of 16")
+    if output.exists() or not output.parent.is_dir():
+        raise CofuseError(f"{output} exists or has no folder to lie in; name a new folder")
+    known = None if from_nothing else model_folder(start_from)
+    check("device", device, f"one of {', '.join(DEVICES)}", DEVICES.__contains__)
+    place = resolve_device(device)
+    pictures, digest = _pictures(photos, side)
+    settings = CourseSettings(60 * minutes, rate=rate, side=side, seed=seed)
+    course = trained(
+        torch.from_numpy(pictures).to(place),
+        settings,
+        start=None if known is None else read_networks(known),
+        say=lambda course: None if quiet else say(_line(course)),
+    )
+    card = {
+        "cofuse": __version__,
+        "torch": torch.__version__.split("+")[0],
+        "device": torch.cuda.get_device_name() if place == "cuda" else place,
+        "pictures": len(pictures),
+        "pictures_sha256": digest,
+        "settings": asdict(settings),
+        "steps": course.step,
+        "validation": course.curve,
+        "started_from": None if known is None else _card(known),
+    }
+    with tempfile.TemporaryDirectory(dir=output.parent, prefix=".cofuse-") as temporary:
+        made = Path(temporary) / "model"
+        made.mkdir()
+        write_networks(course.average, made)
+        (made / _CARD).write_text(json.dumps(card, indent=1) + "\n", "utf-8")
+        made.rename(output)
+    if as_json:
+        print(json.dumps(card, indent=2))
+    elif not quiet:
+        print(f"{course.step} steps on {card['device']} with {len(pictures)} photographs: {output}")
+
+
+def _line(course: Course) -> str:
+    row = course.curve[-1]
+    mean = sum(row["psnr"]) / len(row["psnr"])
+    return f"step {row['step']}, {row['seconds']:.0f} s, {mean:.2f} dB"
+
+
+def _pictures(photos: tuple[Path, ...], side: int) -> tuple[Any, str]:
+    """Read photographs, (number, 3, height, width), and tell them apart from others."""
+    import numpy as np
+
+    from cofuse.files import picture_files, read_image
+
+    files = picture_files(photos)
+    if len(files) < 2:
+        raise CofuseError(f"{len(files)} of the photographs were found; expected two at least")
+    pictures = [read_image(file) for file in files]
+    for file, picture in zip(files, pictures, strict=True):
+        if picture.shape != pictures[0].shape or picture.dtype != np.uint8 or picture.ndim != 3:
+            raise CofuseError(
+                f"{file} has shape {picture.shape} and {picture.dtype} values; expected 8-bit "
+                f"colour like {files[0]}, all of one size"
+            )
+    if min(pictures[0].shape[:2]) < side:
+        raise CofuseError(
+            f"the photographs are {pictures[0].shape[1]}x{pictures[0].shape[0]} pixels; expected "
+            f"`side`, {side}, at least"
+        )
+    planes = np.ascontiguousarray(np.stack(pictures).transpose(0, 3, 1, 2))
+    return planes, hashlib.sha256(planes.tobytes()).hexdigest()
+
+
+def _card(folder: Path) -> dict[str, Any] | None:
+    card = folder / _CARD
+    return dict(json.loads(card.read_text("utf-8"))) if card.is_file() else None

@@ -1,0 +1,87 @@
+"""What the networks are told of made stacks: as the program would tell them, but from the truth."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cofuse.learning.world.chance import Chance
+from cofuse.mixing import WINDOWS, octaves_in_bands
+from cofuse.model.network import amplitude, fine_detail
+from cofuse.noise.law import BANDS
+
+__all__ = ["band_noise", "frames_told", "mixed", "noise_levels", "split"]
+
+
+def noise_levels(chance: Chance, noise: Tensor, clean: Tensor, floor: Tensor) -> Tensor:
+    """Levels (B, K, octaves) at mid-grey of the mean of channels, as an estimate has them.
+
+    ``noise`` is what frames (B, K, 3, H, W) have more than ``clean`` ones.
+    """
+    batch, frames = noise.shape[:2]
+    planes = noise.mean(2).flatten(0, 1)[:, None]
+    levels = []
+    for octave in range(BANDS):
+        rows, columns = (length - length % 2 for length in planes.shape[2:])
+        planes = planes[..., :rows, :columns]
+        small = F.avg_pool2d(planes, 2)
+        detail = planes - F.interpolate(small, scale_factor=2.0)
+        # Means of four leave half of white noise, and a detail three quarters of its power.
+        levels.append((detail.square().mean((1, 2, 3)) / 0.75).sqrt() * 2**octave)
+        planes = small
+    told = torch.stack(levels, -1).view(batch, frames, BANDS)
+    light = clean.mean((2, 3, 4))
+    told = told / (floor[:, None] + (1 - floor[:, None]) * 2 * light).sqrt()[..., None]
+    error = 0.15 * chance.normal(batch, 1, 1) + 0.07 * chance.normal(batch, 1, BANDS)
+    return told * torch.exp(error)
+
+
+def band_noise(levels: Tensor) -> Tensor:
+    """Noise (…, bands) that frames of the given levels (…, octaves) have in mixed bands."""
+    parts = torch.tensor(octaves_in_bands(), dtype=levels.dtype, device=levels.device)
+    return (levels.square() @ parts.T).sqrt()
+
+
+def frames_told(
+    frames: Tensor, levels: Tensor, floor: Tensor, reference: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Luminances (B K, 1, H, W), stack (B K, 3, H, W) and numbers (B K, 5), as `Look` takes them.
+
+    ``reference`` (B,) is the number of a frame, or -1.
+    """
+    count = frames.shape[1]
+    light = frames.mean(2)
+    detail = fine_detail(light.flatten(0, 1)[:, None]).view_as(light)
+    chosen = reference.clamp_min(0).view(-1, 1, 1, 1).expand(-1, 1, *light.shape[2:])
+    planes = [light.mean(1, keepdim=True), amplitude(detail), light.gather(1, chosen)]
+    stack = torch.cat(planes, 1)[:, None].expand(-1, count, -1, -1, -1).flatten(0, 1)
+    noise = band_noise(levels)
+    is_it = torch.arange(count, device=frames.device) == reference[:, None]
+    any_at_all = (reference >= 0)[:, None].expand(-1, count)
+    numbers = [noise[..., 0], noise[..., 2], floor[:, None].expand(-1, count), is_it, any_at_all]
+    told = torch.stack([number.float() for number in numbers], -1).flatten(0, 1)
+    return light.flatten(0, 1)[:, None], stack, told
+
+
+def split(pictures: Tensor) -> list[Tensor]:
+    """Split pictures (N, C, H, W) as `cofuse.mixing.split` does."""
+    bands = []
+    for side in WINDOWS:
+        reach, smooth = side // 2, pictures
+        for _ in range(2):
+            smooth = F.pad(smooth, (reach,) * 4, mode="replicate")
+            smooth = F.avg_pool2d(F.avg_pool2d(smooth, (side, 1), 1), (1, side), 1)
+        bands.append(pictures - smooth)
+        pictures = smooth
+    return [*bands, pictures]
+
+
+def mixed(frames: Tensor, weights: Tensor) -> list[Tensor]:
+    """Mix frames (B, K, 3, H, W) with weights (B, K, bands, H, W): bands (B, 3, H, W)."""
+    batch, count = frames.shape[:2]
+    bands = split(frames.flatten(0, 1))
+    return [
+        (weights[:, :, i, None] * band.view(batch, count, *band.shape[1:])).sum(1)
+        for i, band in enumerate(bands)
+    ]

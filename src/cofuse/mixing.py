@@ -1,0 +1,92 @@
+r"""Pictures as sums of bands, each mixed with weights of its own.
+
+A picture is split by boxes, each passed twice, of `WINDOWS` pixels: what is finer than the first,
+what lies between the first and the second, and so on, and the rest. The bands add up to the picture
+again, so that a frame whose weights are all 1 is left as it is; and as each band is as smooth as
+its window, weights that change slowly where frames differ only coarsely show no seam.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cofuse.noise.law import BANDS
+
+__all__ = [
+    "MIXED_BANDS",
+    "REACH",
+    "WINDOWS",
+    "blurred",
+    "octaves_in_bands",
+    "split",
+    "white_in_bands",
+]
+
+Levels = NDArray[np.float32]
+
+#: Sides of the boxes in pixels; three to the octave and a half.
+WINDOWS = (3, 7, 21)
+MIXED_BANDS = len(WINDOWS) + 1
+#: Pixels around a place that its bands depend on.
+REACH = sum(2 * (side // 2) for side in WINDOWS)
+
+
+def blurred(picture: Levels, side: int) -> Levels:
+    """Pass a box over a picture, the border repeated beyond it."""
+    import cv2  # takes a while to load
+
+    return np.asarray(
+        cv2.blur(picture, (side, side), borderType=cv2.BORDER_REPLICATE), picture.dtype
+    )
+
+
+def split(picture: Levels) -> list[Levels]:
+    """Split a picture, (h, w) or (h, w, channels), into `MIXED_BANDS` that add up to it."""
+    bands = []
+    for side in WINDOWS:
+        smooth = picture
+        for _ in range(2):
+            smooth = blurred(smooth, side)
+        bands.append(picture - smooth)
+        picture = smooth
+    return [*bands, picture]
+
+
+@cache
+def octaves_in_bands() -> NDArray[np.float64]:
+    """Part of a band's noise that comes from each octave of a `NoiseLaw`, if the noise is white.
+
+    Shape (`MIXED_BANDS`, `BANDS`), rows that add up to 1.
+    """
+    power = _power()
+    return np.asarray(power / power.sum(axis=1, keepdims=True))
+
+
+@cache
+def white_in_bands() -> NDArray[np.float64]:
+    """Part of all that bands show of white noise that is in each, adding up to 1."""
+    power = _power().sum(axis=1)
+    return np.asarray(power / power.sum())
+
+
+@cache
+def _power() -> NDArray[np.float64]:
+    """Power that bands pass of every octave, (`MIXED_BANDS`, `BANDS`)."""
+    size = 512
+    frequency = np.fft.fftfreq(size)
+    below = np.ones((size, size))
+    passed = []
+    for side in WINDOWS:
+        offset = np.arange(side) - side // 2
+        box = np.cos(2 * np.pi * np.outer(offset, frequency)).mean(axis=0) ** 2
+        smooth = below * np.outer(box, box)
+        passed.append((below - smooth) ** 2)
+        below = smooth
+    passed.append(below**2)
+    highest = np.maximum(*np.abs(np.meshgrid(frequency, frequency)))
+    # 0.5 down to above 0.25 is the finest; the coarsest stands for all below it.
+    octave = np.minimum(np.floor(-np.log2(np.maximum(2 * highest, 1e-9))).astype(int), BANDS - 1)
+    return np.array([[band[octave == b].sum() for b in range(BANDS)] for band in passed])

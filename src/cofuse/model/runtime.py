@@ -1,0 +1,98 @@
+"""Networks at work: from files with ONNX Runtime on the processor, with torch on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cofuse.devices import TORCH_ON_CPU
+from cofuse.errors import CofuseError
+from cofuse.threads import processors
+
+__all__ = ["MODELS", "NAMES", "Networks", "load_networks", "model_folder"]
+
+Planes = NDArray[np.float32]
+#: Takes the name of a network and its inputs, returns its outputs; all are (1, channels, h, w).
+Networks = Callable[..., list[Planes]]
+
+MODELS = Path(__file__).parent.parent / "data" / "models"
+#: How many inputs each network has.
+_INPUTS = {"look": 3, "share": 4, "weigh": 9}
+NAMES = tuple(_INPUTS)
+
+
+def model_folder(name: str) -> Path:
+    """Find a model that the package ships, by name, or one's own, by its folder."""
+    folder = MODELS / name if name in known_models() else Path(name)
+    missing = [f"{part}.onnx" for part in NAMES if not (folder / f"{part}.onnx").is_file()]
+    if missing:
+        raise CofuseError(
+            f"{name} is no model: {folder} has no {', '.join(missing)}; expected one of "
+            f"{', '.join(known_models())}, or a folder with the networks of a training"
+        )
+    return folder
+
+
+def known_models() -> list[str]:
+    """Names of the models that the package ships."""
+    return sorted(path.name for path in MODELS.iterdir() if (path / "look.onnx").is_file())
+
+
+def load_networks(model: str, device: str = "cpu") -> Networks:
+    """Load a model's networks, to run on a device as `resolve_device` names it."""
+    folder = model_folder(model)
+    return _on_processor(folder) if device == "cpu" else _on_device(folder, device)
+
+
+@cache
+def _on_processor(folder: Path) -> Networks:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = processors()
+    # Threads that wait sleep: other work is done between two networks, and by other programs.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Memory that was needed once is given back: tiles differ in size, and others want it too.
+    options.enable_cpu_mem_arena = False
+    sessions = {}
+    for name, inputs in _INPUTS.items():
+        file = folder / f"{name}.onnx"
+        try:
+            session = onnxruntime.InferenceSession(
+                str(file), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # its errors have no class of their own in common
+            raise CofuseError(
+                f"{file} cannot be read as a network; expected one that `cofuse train` wrote"
+            ) from error
+        if len(session.get_inputs()) != inputs:
+            raise CofuseError(f"{file} is another network; expected one of {inputs} inputs")
+        sessions[name] = session
+
+    def run(name: str, *inputs: Planes) -> list[Planes]:
+        named = {f"input{i}": planes for i, planes in enumerate(inputs)}
+        return [np.asarray(planes) for planes in sessions[name].run(None, named)]
+
+    return run
+
+
+@lru_cache(maxsize=2)
+def _on_device(folder: Path, device: str) -> Networks:
+    import torch
+
+    from cofuse.model.saving import read_networks
+
+    place = "cpu" if device == TORCH_ON_CPU else device
+    networks = read_networks(folder).to(place)
+
+    def run(name: str, *inputs: Planes) -> list[Planes]:
+        network = networks.get_submodule(name)
+        with torch.inference_mode():
+            made = network(*(torch.from_numpy(planes).to(place) for planes in inputs))
+        return [planes.cpu().numpy() for planes in (made if isinstance(made, tuple) else [made])]
+
+    return run

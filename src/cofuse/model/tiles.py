@@ -1,0 +1,65 @@
+"""Parts of a picture that are worked on one after the other, and what is seen around them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["MULTIPLE", "Tile", "padded", "tiles_of"]
+
+#: Sides of what the networks see are multiples of this.
+MULTIPLE = 16
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Rows and columns that are made, and those around them that are looked at, of a picture."""
+
+    rows: slice
+    columns: slice
+    around_rows: slice
+    around_columns: slice
+
+    @property
+    def here(self) -> tuple[slice, slice]:
+        """Where in the picture."""
+        return self.rows, self.columns
+
+    @property
+    def around(self) -> tuple[slice, slice]:
+        """What is looked at of the picture."""
+        return self.around_rows, self.around_columns
+
+    @property
+    def within(self) -> tuple[slice, slice]:
+        """Where the tile lies in what is looked at."""
+        rows, columns = (
+            slice(part.start - whole.start, part.stop - whole.start)
+            for part, whole in zip(self.here, self.around, strict=True)
+        )
+        return rows, columns
+
+
+def tiles_of(shape: tuple[int, int], side: int, halo: int) -> Iterator[Tile]:
+    """Cut a picture into tiles of ``side`` pixels with a ``halo``, both multiples of `MULTIPLE`."""
+    assert side % MULTIPLE == halo % MULTIPLE == 0
+    spans = [
+        [(start, min(start + side, length)) for start in range(0, length, side)] for length in shape
+    ]
+    for places in itertools.product(*spans):
+        rows, columns = (slice(a, b) for a, b in places)
+        around = (
+            slice(max(0, a - halo), min(length, b + halo))
+            for (a, b), length in zip(places, shape, strict=True)
+        )
+        yield Tile(rows, columns, *around)
+
+
+def padded(planes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Lengthen planes (channels, h, w) by their last row and column to multiples: (1, …)."""
+    down, right = (-length % MULTIPLE for length in planes.shape[1:])
+    return np.pad(planes, ((0, 0), (0, down), (0, right)), mode="edge")[None]

@@ -1,0 +1,263 @@
+"""The trained model's method from stack to picture: what it keeps, mixes, restores and tells."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from cofuse import Progress, fuse, restoring
+from cofuse.images import Stack
+from cofuse.methods import mixed
+from cofuse.methods.mixed import MixedRun
+from cofuse.metrics import psnr
+from cofuse.model import weighing
+from cofuse.noise import NoiseLaw
+from cofuse.noise.brightness import NoiseModel
+from cofuse.noise.law import BANDS
+from cofuse.planning import Plan
+from cofuse.progress import silent
+from cofuse.settings import FusionSettings
+from cofuse.simulation import Simulation, sample_picture, simulate_stack
+
+Picture = NDArray[np.generic]
+Sides = tuple[int, int]
+
+
+def scene(frames: int = 3, sigma: float = 0.0, *, shape: Sides = (120, 170)) -> Simulation:
+    picture = sample_picture("astronaut")
+    return simulate_stack(picture, frames=frames, seed=2, shape=shape, sigma=sigma)
+
+
+@pytest.fixture
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several tiles of either kind in a small picture."""
+    monkeypatch.setattr(weighing, "_SIDES", (64, 64))
+    monkeypatch.setattr(restoring, "SIDE", 64)
+
+
+# --- what stays as it is ---
+
+
+@settings(max_examples=10)
+@given(
+    st.integers(1, 4),
+    st.tuples(st.integers(1, 40), st.integers(1, 40)),
+    st.sampled_from([np.uint8, np.uint16, np.float32]),
+    st.booleans(),
+    st.integers(0, 10**6),
+)
+def test_identical_frames_are_the_picture(
+    count: int, shape: Sides, dtype: type, colour: bool, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    levels = rng.random((*shape, 3) if colour else shape)
+    frame = (levels * (1 if dtype is np.float32 else np.iinfo(dtype).max)).astype(dtype)
+    stack = [frame.copy() for _ in range(count)]
+    if count == 1:
+        with pytest.warns(UserWarning, match="one frame only"):
+            result = fuse(stack, sigma=0.0)
+    else:
+        result = fuse(stack, sigma=0.0)
+    assert result.image.dtype == dtype
+    np.testing.assert_allclose(result.image, frame, rtol=0, atol=0 if dtype is np.uint8 else 1e-6)
+    assert (result.source_map == 0).all()
+
+
+def test_a_pixel_where_all_frames_agree_is_theirs() -> None:
+    """Weights add up in every band: where frames agree around a pixel they are no matter."""
+    frames = [frame.copy() for frame in scene().frames]
+    for frame in frames[1:]:
+        frame[:, :100] = frames[0][:, :100]
+    image = fuse(frames, sigma=0.0).image.astype(int)
+    far = 100 - mixed.REACH
+    assert np.abs(image - frames[0])[:, :far].max() <= 1
+    assert np.mean(image[:, :far] == frames[0][:, :far]) > 0.999
+
+
+def test_sharp_parts_are_taken_from_their_frames() -> None:
+    made = scene(3)
+    result = fuse(made.frames, sigma=0.0)
+    best = max(psnr(frame, made.truth) for frame in made.frames)
+    assert psnr(result.image, made.truth) > best + 6
+    assert result.image.shape == made.truth.shape
+    assert result.source_map is not None and set(np.unique(result.source_map)) == {0, 1, 2}
+    assert result.confidence is not None
+    assert result.confidence.min() >= 0 and result.confidence.max() <= 1
+
+
+def test_a_copy_of_a_frame_changes_nothing_and_is_never_named() -> None:
+    frames = list(scene(3).frames)
+    before, after = fuse(frames, sigma=0.0), fuse([frames[0], *frames], sigma=0.0)
+    assert np.array_equal(before.image, after.image)
+    assert after.source_map is not None and before.source_map is not None
+    named = np.array([0, 2, 3])[before.source_map]
+    assert np.array_equal(after.source_map, named)
+
+
+# --- the reference ---
+
+
+def test_the_reference_is_told_where_there_is_one() -> None:
+    frames = [frame.copy() for frame in scene(3, shape=(96, 96)).frames]
+    frames[0][30:60, 30:60] = 250  # something that is in one frame only
+    pictures = []
+    for reference in (None, 0, 1):
+        stack = Stack.from_arrays(frames)
+        stack.reference = reference
+        pictures.append(fuse(stack, sigma=0.0).image.astype(float))
+    assert all(np.isfinite(picture).all() for picture in pictures)
+    assert np.abs(pictures[1] - pictures[0]).max() > 1
+    assert np.abs(pictures[1] - pictures[2]).max() > 1
+
+
+def test_a_reference_that_is_left_out_is_none() -> None:
+    """As a copy of a frame before it, or of other brightness, a reference takes no part."""
+    frames = list(scene(3, shape=(96, 96)).frames)
+    stack = Stack.from_arrays([frames[0], *frames])
+    stack.reference = 1
+    plain = fuse(Stack.from_arrays(frames), sigma=0.0)
+    assert np.array_equal(fuse(stack, sigma=0.0).image, plain.image)
+
+
+# --- noise ---
+
+
+def test_noise_is_taken_out() -> None:
+    made = scene(3, sigma=12.0)
+    result, untouched = (fuse(made.frames, sigma=12.0, denoise=share) for share in (1.0, 0.0))
+    assert psnr(result.image, made.truth) > psnr(untouched.image, made.truth) + 3
+    assert result.sigma == 12.0 and not result.sigma_estimated
+    estimated = fuse(made.frames)
+    assert estimated.sigma_estimated and estimated.sigma == pytest.approx(12.0, rel=0.25)
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_denoise_blends_linearly(colour: bool) -> None:
+    frames = [frame.astype(np.float32) for frame in scene(2, sigma=10.0, shape=(80, 96)).frames]
+    frames = frames if colour else [frame[..., 1].copy() for frame in frames]
+    none, half, most, everything = (
+        fuse(frames, sigma=10.0, white=255.0, denoise=share).image.astype(float)
+        for share in (0.0, 0.5, 0.8, 1.0)
+    )
+    assert np.abs(everything - none).max() > 5
+    np.testing.assert_allclose(half, (none + everything) / 2, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(most, 0.2 * none + 0.8 * everything, rtol=0, atol=1e-3)
+
+
+def test_a_lone_frame_is_restored() -> None:
+    made = scene(2, sigma=15.0)
+    noisy = np.clip(made.truth + np.random.default_rng(0).normal(0, 15, made.truth.shape), 0, 255)
+    with pytest.warns(UserWarning, match="one frame only"):
+        result = fuse([noisy.astype(np.uint8)], sigma=15.0)
+    assert psnr(result.image, made.truth) > psnr(noisy, made.truth) + 4
+    assert (result.source_map == 0).all() and (result.confidence == 1).all()
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_a_sharp_frame_without_noise_among_others_is_left_as_it_is(colour: bool) -> None:
+    sharp = scene(2).truth.copy()
+    # Between lines there is black, of which nothing at all is left where it is the only sharp one.
+    sharp[:, :80] = 0
+    sharp[::12, :80] = sharp[:, :80:12] = 255
+    sharp = sharp if colour else sharp[..., 1].copy()
+    noise = np.random.default_rng(1).normal(0, 12, sharp.shape)
+    soft = np.clip(cv2.GaussianBlur(sharp, (0, 0), 3.0) + noise, 0, 255).astype(np.uint8)
+    levels = np.zeros((2, 3 if colour else 1, BANDS))
+    levels[1] = 12.0
+    result = fuse([sharp, soft], noise=NoiseLaw(NoiseModel(12.0), levels, np.zeros_like(levels)))
+    alone = (result.source_map == 0) & (result.confidence == 1)
+    apart = np.abs(result.image.astype(int) - sharp)
+    # Where no weight was seen for the other frame, in detail at least.
+    assert np.mean(alone) > 0.2 and np.median(apart[alone]) == 0
+
+
+def test_no_noise_leaves_the_mixture_as_it_is() -> None:
+    frames = scene(3).frames
+    both = [fuse(frames, sigma=0.0, denoise=share) for share in (0.0, 1.0)]
+    assert np.array_equal(both[0].image, both[1].image)
+    assert all("restoration" not in one.seconds for one in both)
+
+
+# --- tiles, files and what is told ---
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("colour", [True, False])
+def test_everything_in_files_makes_the_same_bits(colour: bool) -> None:
+    frames = scene(3, sigma=8.0).frames
+    frames = frames if colour else [frame[..., 1].copy() for frame in frames]
+    law = NoiseLaw.white(8.0, frames=3, colour=colour)
+    made = []
+    for keep in (True, False):
+        plan = Plan(keep_features=keep, keep_pictures=keep, keep_frames=keep)
+        run = MixedRun(Stack.from_arrays(frames), FusionSettings(), silent, plan)
+        made.append(run.weigh_and_restore(law, 0.7))
+    (first, choice), (second, other) = made
+    assert np.array_equal(first, second) and np.array_equal(choice.index, other.index)
+    assert np.array_equal(choice.confidence, other.confidence)
+
+
+@pytest.mark.parametrize("shape", [(61, 303), (303, 61)])
+def test_tiles_make_the_picture_that_one_does(
+    shape: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = [frame.astype(np.float32) for frame in scene(2, 8.0, shape=shape).frames]
+    whole = fuse(frames, sigma=8.0, white=255.0)
+    monkeypatch.setattr(weighing, "_SIDES", (96, 96))
+    monkeypatch.setattr(restoring, "SIDE", 96)
+    tiled = fuse(frames, sigma=8.0, white=255.0)
+    assert np.abs(whole.image - tiled.image).max() < 0.01
+    assert np.mean(whole.source_map == tiled.source_map) > 0.9999
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("sigma", [0.0, 10.0])
+def test_preview_is_told_every_tile(sigma: float) -> None:
+    frames = scene(2, sigma, shape=(150, 170)).frames
+    shown = np.zeros_like(frames[0])
+    times = np.zeros(shown.shape[:2], int)
+
+    def preview(rows: slice, columns: slice, pixels: Picture) -> None:
+        shown[rows, columns] = pixels
+        times[rows, columns] += 1
+
+    result = fuse(frames, sigma=sigma, preview=preview)
+    # Where there is noise, before and after it is taken out.
+    assert (times == (2 if sigma else 1)).all()
+    assert np.array_equal(shown, result.image)
+    assert np.array_equal(fuse(frames, sigma=sigma).image, result.image)
+
+
+@pytest.mark.usefixtures("small_tiles")
+def test_progress_counts_tiles_and_may_stop_the_work() -> None:
+    frames = scene(2, 10.0, shape=(150, 170)).frames
+    told: list[Progress] = []
+    result = fuse(frames, sigma=10.0, progress=told.append)
+    for stage in ("fusion", "restoration"):
+        steps = [(one.done, one.total) for one in told if one.stage == stage]
+        assert steps == [(k, 9) for k in range(1, 10)]
+        assert result.seconds[stage] > 0
+
+    class Enough(Exception):
+        pass
+
+    def stop(progress: Progress) -> None:
+        if progress.stage == "restoration":
+            raise Enough
+
+    with pytest.raises(Enough):
+        fuse(frames, sigma=10.0, progress=stop)
+
+
+def test_a_frame_of_other_brightness_is_left_out_with_a_warning() -> None:
+    frames = list(scene(4, shape=(96, 128)).frames)
+    dark = [*frames[:2], (frames[2] * 0.1).astype(np.uint8), frames[3]]
+    with pytest.warns(UserWarning, match="differs from the other frames in brightness"):
+        result = fuse(dark, sigma=0.0)
+    assert result.source_map is not None and 2 not in result.source_map
+    kept = fuse([frames[0], frames[1], frames[3]], sigma=0.0)
+    assert np.array_equal(result.image, kept.image)

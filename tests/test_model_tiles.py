@@ -1,0 +1,58 @@
+"""Tiles: every pixel of any picture is made once, with what lies around it in view."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cofuse.model.tiles import MULTIPLE, padded, tiles_of
+
+sides = st.integers(1, 400)
+multiples = st.integers(1, 8).map(MULTIPLE.__mul__)
+
+
+@given(st.tuples(sides, sides), multiples, multiples)
+def test_tiles_make_every_pixel_once(shape: tuple[int, int], side: int, halo: int) -> None:
+    times = np.zeros(shape, int)
+    for tile in tiles_of(shape, side, halo):
+        times[tile.here] += 1
+        assert times[tile.here].size > 0
+    assert (times == 1).all()
+
+
+@given(st.tuples(sides, sides), multiples, multiples)
+def test_tiles_see_as_far_as_there_is_picture(shape: tuple[int, int], side: int, halo: int) -> None:
+    place = np.arange(shape[0] * shape[1]).reshape(shape)
+    for tile in tiles_of(shape, side, halo):
+        assert np.array_equal(place[tile.around][tile.within], place[tile.here])
+        for part, seen, length in zip(tile.here, tile.around, shape, strict=True):
+            assert part.stop - part.start <= side
+            assert seen.start == max(0, part.start - halo)
+            assert seen.stop == min(length, part.stop + halo)
+            # Networks halve what they see: it lies on their grid, as the whole picture does.
+            assert seen.start % MULTIPLE == 0
+
+
+@given(sides, sides, st.integers(1, 3))
+def test_padding_repeats_the_last_row_and_column(height: int, width: int, channels: int) -> None:
+    planes = np.arange(channels * height * width, dtype=np.float32)
+    planes = planes.reshape(channels, height, width)
+    result = padded(planes)
+    assert result.dtype == np.float32 and result.flags.c_contiguous
+    assert result.shape[:2] == (1, channels)
+    for length, given_length in zip(result.shape[2:], (height, width), strict=True):
+        assert length % MULTIPLE == 0
+        assert given_length <= length < given_length + MULTIPLE
+    rows, columns = (
+        np.minimum(np.arange(long), short - 1)
+        for long, short in zip(result.shape[2:], (height, width), strict=True)
+    )
+    assert np.array_equal(result[0], planes[:, rows[:, None], columns])
+
+
+@pytest.mark.parametrize(("side", "halo"), [(100, 16), (96, 20)])
+def test_sides_and_halos_off_the_grid_are_refused(side: int, halo: int) -> None:
+    with pytest.raises(AssertionError):
+        list(tiles_of((200, 200), side, halo))
