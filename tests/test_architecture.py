@@ -31,7 +31,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "threads": (set(), set()),
     "white": (set(), {"cv2"}),
     "arrays": (set(), set()),
-    "images": ({"arrays", "memory", "progress", "threads", "white"}, {"cv2"}),
+    "images": ({"arrays", "memory", "progress", "threads", "white"}, set()),
     "patches": (set(), set()),
     "operators": ({"patches"}, set()),
     "kernels": ({"operators", "patches", "prox", "threads"}, {"numba", "scipy"}),
@@ -49,7 +49,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "depth": ({"images", "kernels", "noise", "progress"}, {"PIL", "cv2"}),
     "hot_pixels": ({"images", "progress"}, {"cv2"}),
     "methods": (
-        {"cosparse", "images", "kernels", "memory", "mixing", "model", "noise", "operators"}
+        {"cosparse", "images", "memory", "mixing", "model", "noise", "operators"}
         | {"patches", "planning", "progress", "reconstruction", "restoring", "selection"}
         | {"settings"},
         {"cv2"},

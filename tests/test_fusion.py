@@ -263,8 +263,8 @@ def check_same_picture(levels: np.ndarray, small: np.ndarray, *, twice: bool) ->
     """
     change = np.abs(levels.clip(0, 255) - small)
     if twice:
-        # A rounding is a noise of 1/√12.
-        assert np.sqrt(np.square(change).mean()) < 1.05 * (2 / 12) ** 0.5 and change.max() < 5
+        # A rounding is a noise of 1/√12, known to some percent from as few pixels.
+        assert np.sqrt(np.square(change).mean()) < 1.2 * (2 / 12) ** 0.5 and change.max() < 5
     else:
         assert change.max() <= 0.5 + 0.05
 

@@ -270,8 +270,8 @@ def mixture_of(frames: list[Array], index: Array) -> Array:
     total = np.zeros(frames[0].shape)
     for number, frame in enumerate(frames):
         rest = frame.astype(np.float64)
-        # Detail finer than 3, 7 and 21 pixels is blended as widely, the rest over 63.
-        for finer, blend in ((3, 3), (7, 7), (21, 21), (None, 63)):
+        # The finest detail is not blended, the other over 3, 7 and 21 pixels.
+        for finer, blend in ((3, 1), (7, 3), (21, 7), (None, 21)):
             smooth = np.zeros_like(rest) if finer is None else boxed(rest, finer)
             share = boxed((index == number).astype(np.float64), blend)
             total += (rest - smooth) * (share if rest.ndim == 2 else share[..., None])
@@ -320,9 +320,9 @@ def test_a_step_between_flat_frames_becomes_a_long_ramp() -> None:
     index[:, 100:] = 1
     dark, light = np.full((5, 200), 0.2, np.float32), np.full((5, 200), 0.6, np.float32)
     row = compose(Stack.from_arrays([dark, light]), index)[2]
-    # A box of 63 pixels passed twice over a step: sums of 1, 2, … 63, 62, … 1 by 63².
-    rise = np.cumsum([*range(1, 64), *range(62, 0, -1)]) / 63**2
-    expected = np.concatenate([np.zeros(38), rise[:-1], np.ones(38)])
+    # A box of 21 pixels passed twice over a step: sums of 1, 2, … 21, 20, … 1 by 21².
+    rise = np.cumsum([*range(1, 22), *range(20, 0, -1)]) / 21**2
+    expected = np.concatenate([np.zeros(80), rise[:-1], np.ones(80)])
     np.testing.assert_allclose(row, 0.2 + 0.4 * expected, rtol=0, atol=1e-6)
 
 

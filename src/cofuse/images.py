@@ -336,15 +336,6 @@ class Stack:
         return luminance(self.to_levels(self[index]))
 
 
-def mean_of_channels(levels: Levels) -> Levels:
-    """Average R, G and B; a grey picture is returned as it is."""
-    if levels.ndim == 2:
-        return levels
-    import cv2  # takes a while to load
-
-    return np.asarray(cv2.transform(levels, np.full((1, 3), 1 / 3, np.float32)), np.float32)
-
-
 def luminance(levels: Levels) -> Levels:
     """Weigh R, G and B to one grey picture; a grey picture is returned as it is."""
     if levels.ndim == 2:

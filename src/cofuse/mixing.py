@@ -20,6 +20,7 @@ __all__ = [
     "REACH",
     "WINDOWS",
     "blurred",
+    "mean_of_channels",
     "octaves_in_bands",
     "split",
     "white_in_bands",
@@ -41,6 +42,15 @@ def blurred(picture: Levels, side: int) -> Levels:
     return np.asarray(
         cv2.blur(picture, (side, side), borderType=cv2.BORDER_REPLICATE), picture.dtype
     )
+
+
+def mean_of_channels(levels: Levels) -> Levels:
+    """Average R, G and B; a grey picture is returned as it is."""
+    if levels.ndim == 2:
+        return levels
+    import cv2  # takes a while to load
+
+    return np.asarray(cv2.transform(levels, np.full((1, 3), 1 / 3, np.float32)), np.float32)
 
 
 def split(picture: Levels) -> list[Levels]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse import restoring
-from cofuse.images import Fusion, Pixels, mean_of_channels
+from cofuse.images import Fusion, Pixels
 from cofuse.memory import Shelf
 from cofuse.methods.distinct import distinct_frames
 from cofuse.methods.run import Levels, Run
-from cofuse.mixing import MIXED_BANDS, REACH, split
+from cofuse.mixing import MIXED_BANDS, REACH, mean_of_channels, split
 from cofuse.model import weighing
 from cofuse.model.runtime import Networks, load_networks
 from cofuse.model.telling import FrameTold, frames_told
@@ -29,10 +28,6 @@ from cofuse.selection import Choice
 
 __all__ = ["MixedRun"]
 
-#: Mean confidence below which the choice is a lottery: frames that show the same with other noise
-#: have 0.2, pictures of nothing but noise 0.1, real stacks 0.37 (a microscope's) to 0.9.
-_LOTTERY = 0.25
-
 
 @dataclass
 class MixedRun(Run):
@@ -44,19 +39,13 @@ class MixedRun(Run):
         every, self.stack = self.stack, self.stack.only(numbers)
         given = noise is not None
         if noise is not None:
-            removed = self.noise = noise.only(numbers)
+            self.noise = noise.only(numbers)
         else:
             with self.stage("noise"):
                 self.noise = estimate_noise(self.stack, progress=self.progress)
-            removed = self.noise.beyond_texture()
+        removed = self.noise.beyond_texture() if self.noise.estimated else self.noise
         self.sigma = self.noise.sigma if removed.overall > 0 else 0.0
         image, choice = self.weigh_and_restore(removed, denoise)
-        if choice.confidence.mean() < _LOTTERY:
-            warnings.warn(
-                "nearly nowhere is one frame clearly sharper than all others; are these frames of "
-                "one scene, focused at different distances?",
-                stacklevel=2,
-            )
         fusion = self.result(image, choice, estimated=not given)
         index: NDArray[np.unsignedinteger[Any]] = np.array(
             numbers, np.uint8 if len(every) <= 256 else np.uint16
