@@ -817,17 +817,3 @@ def test_report_may_lie_in_the_folder_of_the_frames(grey, place):
         (place / name).rename(folder / name)
     arguments = ("fuse", "shots", "-o", "x.png", "--report", "shots/r.json", *QUICK)
     assert run(*arguments) == 0 and run(*arguments, "--overwrite") == 0
-
-
-@pytest.mark.parametrize("sharp", [True, False])
-def test_frames_of_which_none_is_sharper_are_warned_of(tmp_path, sharp, capsys):
-    rng = np.random.default_rng(0)
-    scene = np.kron(rng.integers(60, 200, (24, 24)), np.ones((4, 4)))
-    for number in range(3):
-        frame = scene + rng.normal(0, 4, scene.shape)
-        if sharp:
-            blurred = cv2.GaussianBlur(frame, (0, 0), 3)
-            frame = np.where(np.arange(96) // 32 == number, frame, blurred)
-        write_image(tmp_path / f"{number}.png", frame.clip(0, 255).astype(np.uint8))
-    assert run("fuse", str(tmp_path), "--no-align", "-o", str(tmp_path / "out.tif")) == 0
-    assert ("clearly sharper" in capsys.readouterr().err) is not sharp

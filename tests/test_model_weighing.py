@@ -21,7 +21,7 @@ from cofuse.methods.mixed import MixedRun
 from cofuse.mixing import MIXED_BANDS, split
 from cofuse.model import weighing
 from cofuse.model.runtime import Networks, load_networks, model_folder
-from cofuse.model.telling import FrameTold, frames_told
+from cofuse.model.telling import TOLD, FrameTold, frames_told
 from cofuse.model.tiles import Tile, tiles_of
 from cofuse.model.weighing import HALO, tile_side, weigh_tile, working_bytes
 from cofuse.noise.brightness import NoiseModel
@@ -228,7 +228,7 @@ def test_white_noise_is_told_as_that_of_the_mean_of_channels(
 ) -> None:
     found = frames_told(NoiseLaw.white(sigma, frames=count, colour=colour))
     assert len(found) == count
-    expected = sigma / 255 / math.sqrt(3 if colour else 1)
+    expected = TOLD * sigma / 255 / math.sqrt(3 if colour else 1)
     for own in found:
         assert own.fine == pytest.approx(expected) and own.coarse == pytest.approx(expected)
         assert own.floor == 1.0
@@ -241,7 +241,7 @@ def test_noise_that_grows_is_told_at_mid_grey_with_its_part_in_black() -> None:
     first, second = frames_told(NoiseLaw(model, levels, np.zeros_like(levels)))
     # The variance is 3² + 0.4 I, of which 9 are there in black.
     variance = 9 + 0.4 * 127.5
-    assert first.fine == pytest.approx(math.sqrt(variance) / 255)
+    assert first.fine == pytest.approx(TOLD * math.sqrt(variance) / 255)
     assert second.fine == pytest.approx(2 * first.fine)
     assert first.floor == second.floor == pytest.approx(9 / variance)
 

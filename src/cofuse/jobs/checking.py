@@ -1,24 +1,18 @@
-"""What can be wrong with a request whatever its frames are, and with what came out."""
+"""What can be wrong with a request whatever its frames are."""
 
 from __future__ import annotations
 
 import math
-import warnings
 
 from cofuse.arguments import check, check_number
 from cofuse.errors import CofuseError
-from cofuse.images import Fusion
 from cofuse.jobs.frames import range_parts
 from cofuse.jobs.options import Request
 from cofuse.jobs.settings import check_settings, chosen_settings, read_noise
 from cofuse.jobs.slabs import check_slab_size
 from cofuse.memory import parse_size
 
-__all__ = ["check_options", "warn_of_a_lottery"]
-
-#: Mean confidence of the trained model below which its choice is a lottery: frames that show the
-#: same with other noise have 0.2, pictures of noise alone 0.1, real stacks 0.37 to 0.9.
-_LOTTERY = 0.25
+__all__ = ["check_options"]
 
 
 def check_options(request: Request) -> None:
@@ -45,14 +39,3 @@ def check_options(request: Request) -> None:
         check("z_step", maps.z_step, "a number other than 0", lambda z: math.isfinite(z) and z)
     if maps.pixel_size is not None:
         check("pixel_size", maps.pixel_size, "a number above 0", lambda size: 0 < size < math.inf)
-
-
-def warn_of_a_lottery(fusion: Fusion) -> None:
-    """Warn where hardly any choice of the trained model was clear."""
-    assert fusion.confidence is not None, "it chooses everywhere"
-    if fusion.confidence.mean() < _LOTTERY:
-        warnings.warn(
-            "nearly nowhere is one frame clearly sharper than all others; are these frames of one "
-            "scene, focused at different distances?",
-            stacklevel=2,
-        )

@@ -22,7 +22,7 @@ from cofuse.files.writing import check_output
 from cofuse.fusion import fuse
 from cofuse.images import Fusion, Pixels, Stack
 from cofuse.jobs.aligned_frames import check_folder, write_aligned
-from cofuse.jobs.checking import check_options, warn_of_a_lottery
+from cofuse.jobs.checking import check_options
 from cofuse.jobs.frames import (
     Frames,
     Held,
@@ -303,7 +303,7 @@ class Job:
     ) -> Fusion:
         """Fuse frames as asked; ``noise`` where it is not that of all frames."""
         fusing = self.request.fusing
-        fusion = fuse(
+        return fuse(
             stack,
             noise=self.noise if noise is None else noise,
             denoise=fusing.denoise,
@@ -314,9 +314,6 @@ class Job:
             progress=progress,
             preview=preview,
         )
-        if self.settings.method == "mixed":
-            warn_of_a_lottery(fusion)
-        return fusion
 
     @cached_property
     def metadata(self) -> Metadata:
