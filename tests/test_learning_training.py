@@ -322,8 +322,6 @@ def test_the_rate_warms_up_and_falls_along_a_cosine():
     assert courses._rate(whole, 500, 0.0) == pytest.approx(2e-3, rel=0.01)
     assert courses._rate(whole, 500, 0.5) == pytest.approx(1e-3, rel=0.01)
     assert 0 < courses._rate(whole, 500, 1.0) < 1e-5
-    second = CourseSettings(1.0, rate=2e-3, begun=0.5)
-    assert courses._rate(second, 500, 0.0) == pytest.approx(courses._rate(whole, 500, 0.5))
 
 
 def test_one_photograph_is_too_few(photos):

@@ -107,23 +107,15 @@ class MixedRun(Run):
 
     def mixed(self, weights: Levels, tile: Tile) -> Levels:
         """Mix the frames of a tile, in grey levels."""
-        shape = self.stack.height, self.stack.width
-        around = [
-            slice(max(0, part.start - REACH), min(length, part.stop + REACH))
-            for part, length in zip(tile.here, shape, strict=True)
-        ]
-        within = tuple(
-            slice(part.start - whole.start, part.stop - whole.start)
-            for part, whole in zip(tile.here, around, strict=True)
-        )
+        wider = Tile.of(tile.here, (self.stack.height, self.stack.width), REACH)
         mixture = np.zeros((3 if self.stack.is_colour else 1, *weights.shape[2:]), np.float32)
         for number, own in enumerate(weights):
             if not own.any():
                 continue
-            part = self.read(number, (around[0], around[1]))
+            part = self.read(number, wider.around)
             for target, plane in zip(mixture, cv2.split(part), strict=True):
                 for band, weight in zip(split(np.asarray(plane, np.float32)), own, strict=True):
-                    target += weight * band[within]
+                    target += weight * band[wider.within]
         return np.moveaxis(mixture, 0, -1) if self.stack.is_colour else mixture[0]
 
     def read(self, number: int, where: tuple[slice, slice]) -> Levels:

@@ -24,6 +24,15 @@ class Tile:
     around_rows: slice
     around_columns: slice
 
+    @classmethod
+    def of(cls, here: tuple[slice, slice], shape: tuple[int, int], halo: int) -> Tile:
+        """Look at so many pixels around rows and columns of a picture, as far as it goes."""
+        around = (
+            slice(max(0, part.start - halo), min(length, part.stop + halo))
+            for part, length in zip(here, shape, strict=True)
+        )
+        return cls(*here, *around)
+
     @property
     def here(self) -> tuple[slice, slice]:
         """Where in the picture."""
@@ -52,11 +61,7 @@ def tiles_of(shape: tuple[int, int], side: int, halo: int) -> Iterator[Tile]:
     ]
     for places in itertools.product(*spans):
         rows, columns = (slice(a, b) for a, b in places)
-        around = (
-            slice(max(0, a - halo), min(length, b + halo))
-            for (a, b), length in zip(places, shape, strict=True)
-        )
-        yield Tile(rows, columns, *around)
+        yield Tile.of((rows, columns), shape, halo)
 
 
 def padded(planes: NDArray[np.float32]) -> NDArray[np.float32]:

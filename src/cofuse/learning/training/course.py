@@ -41,7 +41,7 @@ class CourseSettings:
     Attributes
     ----------
     seconds
-        How long. The rate falls along a cosine from ``begun`` to ``ended``, parts of a whole.
+        How long; the rate falls along a cosine to nothing.
     rate
         Largest learning rate, after a short warming up.
     frames
@@ -54,8 +54,6 @@ class CourseSettings:
     rate: float = 1e-3
     frames: int = 32
     side: int = 256
-    begun: float = 0.0
-    ended: float = 1.0
     validate_every: float = 60.0
     seed: int = 0
 
@@ -116,8 +114,7 @@ def train(
 
 def _rate(settings: CourseSettings, step: int, done: float) -> float:
     warm = min(1.0, (step + 1) / 200)
-    whole = settings.begun + (settings.ended - settings.begun) * done
-    return settings.rate * warm * (0.5 + 0.5 * math.cos(math.pi * min(whole, 1.0)) + 1e-3)
+    return settings.rate * warm * (0.5 + 0.5 * math.cos(math.pi * min(done, 1.0)) + 1e-3)
 
 
 def _follow(course: Course) -> None:
