@@ -46,12 +46,12 @@ def _largest_alone(weights: Any) -> Any:
 
 @contextmanager
 def _weights_changed(change: Callable[[Any], Any]) -> Iterator[None]:
-    plain = mixed.weigh_tile
+    plain = mixed.weigh
 
-    def changed(*args: Any, **kwargs: Any) -> Any:
-        return change(plain(*args, **kwargs))
+    def changed(*args: Any) -> Any:
+        return change(plain(*args))
 
-    with mock.patch.object(mixed, "weigh_tile", changed):
+    with mock.patch.object(mixed, "weigh", changed):
         yield
 
 
@@ -68,21 +68,28 @@ def _untold(**numbers: float) -> Iterator[None]:
 
 @contextmanager
 def _no_reference() -> Iterator[None]:
-    plain = mixed.weigh_tile
+    glance, weigh = mixed.glance, mixed.weigh
 
-    def without(networks: Any, read: Any, told: Any, _: Any, *args: Any, **kwargs: Any) -> Any:
-        return plain(networks, read, told, None, *args, **kwargs)
+    def glancing(networks: Any, read: Any, told: Any, _: Any, tile: Any, **kwargs: Any) -> Any:
+        return glance(networks, read, told, None, tile, **kwargs)
 
-    with mock.patch.object(mixed, "weigh_tile", without):
+    def weighing_so(
+        networks: Any, seen: Any, part: Any, lights: Any, _: Any, told: Any, __: Any
+    ) -> Any:
+        return weigh(networks, seen, part, lights, None, told, None)
+
+    with mock.patch.multiple(mixed, glance=glancing, weigh=weighing_so):
         yield
 
 
 @contextmanager
 def _as_one_frame() -> Iterator[None]:
-    def scale(_: Any, weights: Any) -> Any:
-        return np.ones(weights.shape[2:], np.float32)
+    plain = mixed.NoiseLeft.scales
 
-    with mock.patch.object(mixed.NoiseLeft, "scale", scale):
+    def scales(noise: Any, numbers: Any, weights: Any) -> Any:
+        return np.ones_like(plain(noise, numbers, weights))
+
+    with mock.patch.object(mixed.NoiseLeft, "scales", scales):
         yield
 
 

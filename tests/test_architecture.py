@@ -38,9 +38,8 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "devices": (set(), {"torch"}),
     "noise": ({"images", "progress"}, {"PIL"}),
     "mixing": ({"noise"}, {"cv2"}),
-    "model": ({"devices", "mixing", "noise", "threads"}, {"onnx", "onnxruntime", "torch"}),
-    "restoring": ({"images", "mixing", "noise", "operators", "reconstruction"}, set()),
-    "planning": ({"memory", "model", "restoring"}, set()),
+    "model": ({"devices", "mixing", "noise", "threads"}, {"cv2", "onnx", "onnxruntime", "torch"}),
+    "planning": ({"memory", "model"}, set()),
     "selection": ({"images", "kernels", "mixing", "operators", "patches"}, {"cv2"}),
     "cosparse": ({"operators", "progress", "prox"}, set()),
     "reconstruction": ({"kernels", "operators", "progress"}, set()),
@@ -50,7 +49,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "hot_pixels": ({"images", "progress"}, {"cv2"}),
     "methods": (
         {"cosparse", "images", "memory", "mixing", "model", "noise", "operators"}
-        | {"patches", "planning", "progress", "reconstruction", "restoring", "selection"}
+        | {"patches", "planning", "progress", "reconstruction", "selection"}
         | {"settings"},
         {"cv2"},
     ),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cofuse import read_image, write_image
-from cofuse.model.runtime import model_folder
+from cofuse.model.runtime import NAMES, model_folder
 from cofuse.simulation import sample_picture, simulate_stack
 from tests.command_line import contents, run
 
@@ -52,7 +52,7 @@ def test_what_is_trained_can_be_fused_with(place, capsys):
     assert re.fullmatch(r"\d+ steps on cpu with 4 photographs: mine\n", out)
     assert re.search(r"^(cofuse: )?step \d+, \d+ s, \d+\.\d\d dB$", err, re.MULTILINE), err
     names = {path.name for path in (place / "mine").iterdir()}
-    assert names == {"card.json", "look.onnx", "share.onnx", "weigh.onnx"}
+    assert names == {"card.json", *(f"{name}.onnx" for name in NAMES)}
     assert not [path for path in place.iterdir() if path.name.startswith(".")]
     card = json.loads((place / "mine" / "card.json").read_text("utf-8"))
     assert card["pictures"] == 4 and len(card["pictures_sha256"]) == 64
@@ -87,10 +87,24 @@ def test_training_sets_out_from_a_folder_or_from_nothing(place, capsys):
     card = json.loads(capsys.readouterr().out)
     assert card == json.loads((place / "more" / "card.json").read_text("utf-8"))
     first = json.loads((place / "new" / "card.json").read_text("utf-8"))
-    assert card["started_from"] == first and first["started_from"] is None
+    assert card["started_from"] == first and not card["from_nothing"]
+    shipped = (model_folder("auto") / "card.json").read_text("utf-8")
+    assert first["from_nothing"] and first["started_from"] == json.loads(shipped)
     before, after = (contents(place / folder) for folder in ("new", "more"))
-    assert before.keys() == after.keys() and len(before) == 4
-    assert not [name for name in before if before[name] == after[name]]
+    assert before.keys() == after.keys() == {"card.json", *(f"{name}.onnx" for name in NAMES)}
+    # What weighs is trained; what restores comes along as it was.
+    assert [name for name in before if before[name] == after[name]] == ["restore.onnx"]
+    assert before["restore.onnx"] == contents(model_folder("auto"))["restore.onnx"]
+
+
+@pytest.mark.slow
+@pytest.mark.extra("torch")
+@pytest.mark.extra("onnx")
+def test_restoring_is_trained_for_itself(place):
+    assert run("train", "photos", "-o", "new", "--part", "restoring", *QUICK, "--quiet") == 0
+    before, after = contents(model_folder("auto")), contents(place / "new")
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"restore.onnx", "card.json"}
 
 
 @pytest.mark.extra("torch")
@@ -112,7 +126,8 @@ def test_training_sets_out_from_a_folder_or_from_nothing(place, capsys):
         (("photos", "-o", "x", "--minutes", "0"), ("minutes",)),
         (("photos", "-o", "x", "--minutes", "nan"), ("minutes",)),
         (("photos", "-o", "x", "--rate", "1"), ("rate",)),
-        (("photos", "-o", "x", "--part", "weigh"), ("--part",)),
+        (("photos", "-o", "x", "--part", "weigh"), ("weigh", "one of weighing, restoring")),
+        (("photos", "-o", "x", "--helpers", "-1"), ("helpers",)),
         (("photos", "-o", "x", "--start-from", "photos"), ("photos is no model", "look.onnx")),
         (("photos", "-o", "x", "--device", "abacus"), ("abacus", "cuda")),
         (("photos", "no-such.png", "-o", "x"), ("no-such.png",)),
@@ -147,6 +162,5 @@ def test_training_without_a_package_says_what_to_install(place, refused, monkeyp
 def test_help_names_what_training_takes(capsys):
     assert run("train", "--help") == 0
     text = " ".join(capsys.readouterr().out.split())
-    for option in ("--minutes", "--start-from", "--from-nothing", "--side", "--seed"):
+    for option in ("--part", "--minutes", "--start-from", "--from-nothing", "--side", "--helpers"):
         assert option in text
-    assert "--part" not in text

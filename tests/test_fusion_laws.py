@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cofuse import fuse, restoring
+from cofuse import fuse
 from cofuse.devices import TORCH_ON_CPU
 from cofuse.mixing import REACH
-from cofuse.model import weighing
+from cofuse.model import restoring, weighing
 from cofuse.model.tiles import MULTIPLE
 from cofuse.simulation import Simulation, sample_picture, simulate_stack
 
@@ -32,7 +32,7 @@ def in_floats(frames: Any) -> list[Array]:
 def test_what_is_cut_off_changes_nothing_far_away(
     side: str, count: int, colour: bool, sigma: float
 ) -> None:
-    frames = in_floats(scene(2, count).frames)
+    frames = in_floats(scene(2, count, (316, 380)).frames)
     frames = [frame if colour else frame[..., 1] for frame in frames]
     # What is weighed from within its reach is mixed within another, and restored within a third.
     reach = weighing.HALO + REACH + (restoring.HALO if sigma else 0)
@@ -57,11 +57,14 @@ def test_what_is_cut_off_changes_nothing_far_away(
 
 
 @pytest.mark.parametrize("sigma", [0, 10])
-@pytest.mark.parametrize("side", [64, 160])
-def test_tiles_do_not_show(side: int, sigma: float, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("side", "part"), [(64, 48), (160, 128), (1024, 112)])
+def test_tiles_do_not_show(
+    side: int, part: int, sigma: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     frames = in_floats(scene(1, 3, (293, 333)).frames)
     whole = fuse(frames, sigma=sigma)
     monkeypatch.setattr(weighing, "_SIDES", (side,) * 3)
+    monkeypatch.setattr(weighing, "_PART", part)
     monkeypatch.setattr(restoring, "SIDE", side)
     parts = fuse(frames, sigma=sigma)
     np.testing.assert_allclose(parts.image, whole.image, rtol=0, atol=1e-6)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import multiprocessing
 
 import numpy as np
 import pytest
@@ -11,9 +13,10 @@ from cofuse import mixing
 from cofuse.errors import CofuseError
 from cofuse.mixing import MIXED_BANDS
 from cofuse.model import telling, weighing
-from cofuse.model.runtime import load_networks, model_folder
+from cofuse.model.restoring import NoiseLeft
+from cofuse.model.runtime import NAMES, load_networks, model_folder
 from cofuse.model.tiles import tiles_of
-from cofuse.model.weighing import HALO, weigh_tile
+from cofuse.model.weighing import HALO, glance, weigh
 from cofuse.noise.brightness import NoiseModel
 from cofuse.noise.law import BANDS, NoiseLaw
 from cofuse.simulation import sample_picture
@@ -25,17 +28,27 @@ import torch
 
 from cofuse.learning.training import CourseSettings, train
 from cofuse.learning.training import course as courses
+from cofuse.learning.training.restoring import (
+    Noisy,
+    drawn_pictures,
+    flipped,
+    restored,
+    restoring_loss,
+    white_pictures,
+)
+from cofuse.learning.training.restoring import _told as told_of
 from cofuse.learning.training.steps import (
     Stacks,
     drawn,
+    shares,
     turned,
     weighing_loss,
     weights_of,
 )
-from cofuse.learning.training.told import frames_told, mixed, noise_levels, split
+from cofuse.learning.training.told import mixed, noise_levels, octave_levels, split, told_numbers
 from cofuse.learning.world import Scenes, World
 from cofuse.learning.world.chance import Chance
-from cofuse.model.network import Networks
+from cofuse.model.network import CONTEXT, TOLD, Networks
 from cofuse.model.saving import read_networks, write_networks
 
 pytestmark = [pytest.mark.extra("torch"), pytest.mark.extra("onnx")]
@@ -119,7 +132,18 @@ def test_pictures_are_split_as_the_program_splits_them(size):
 def test_frames_with_equal_weights_are_mixed_to_their_mean():
     frames = torch.rand((2, 3, 3, 24, 30), generator=torch.Generator().manual_seed(4))
     weights = torch.full((2, 3, MIXED_BANDS, 24, 30), 1 / 3)
-    torch.testing.assert_close(sum(mixed(frames, weights)), frames.mean(1), rtol=0, atol=1e-5)
+    made = sum(mixed(split(frames.flatten(0, 1)), weights))
+    torch.testing.assert_close(made, frames.mean(1), rtol=0, atol=1e-5)
+
+
+def test_every_band_is_mixed_with_its_own_weights():
+    frames = torch.rand((2, 3, 3, 24, 30), generator=torch.Generator().manual_seed(4))
+    # The finest band of the first frame, the next of the second, and all else of the third.
+    weights = torch.zeros((2, 3, MIXED_BANDS, 24, 30))
+    weights[:, 0, 0] = weights[:, 1, 1] = weights[:, 2, 2:] = 1
+    made = mixed(split(frames.flatten(0, 1)), weights)
+    for i, band in enumerate(made):
+        torch.testing.assert_close(band, split(frames[:, min(i, 2)])[i], rtol=0, atol=1e-6)
 
 
 def law_of(count: int, colour: bool) -> tuple[NoiseLaw, torch.Tensor, float]:
@@ -130,7 +154,7 @@ def law_of(count: int, colour: bool) -> tuple[NoiseLaw, torch.Tensor, float]:
     law = NoiseLaw(model, levels, np.zeros_like(levels))
     at_mid_grey = levels * float(model.sigma_at(127.5)) / model.stabilised_sigma / 255
     grey = at_mid_grey[:, 0] / (math.sqrt(3) if colour else 1)
-    told = telling.TOLD * torch.tensor(grey, dtype=torch.float32)[None]
+    told = torch.tensor(grey, dtype=torch.float32)[None]
     return law, told, 2.0**2 / float(model.sigma_at(127.5)) ** 2
 
 
@@ -138,10 +162,8 @@ def law_of(count: int, colour: bool) -> tuple[NoiseLaw, torch.Tensor, float]:
 @pytest.mark.parametrize("colour", [True, False])
 def test_of_noise_and_reference_is_told_what_the_program_tells(colour, reference):
     law, levels, floor = law_of(3, colour)
-    frames = torch.rand((1, 3, 3, 32, 48), generator=torch.Generator().manual_seed(7))
-    references = torch.tensor([reference])
-    luminance, stack, numbers = frames_told(frames, levels, torch.tensor([floor]), references)
-    assert luminance.shape == (3, 1, 32, 48) and stack.shape == (3, 3, 32, 48)
+    numbers = told_numbers(levels, torch.tensor([floor]), torch.tensor([reference]))
+    assert numbers.shape == (3, TOLD)
     for number, own in enumerate(telling.frames_told(law)):
         theirs = [own.fine, own.coarse, own.floor, number == reference, reference >= 0]
         np.testing.assert_allclose(numbers[number], theirs, rtol=1e-5)
@@ -170,18 +192,21 @@ def test_weights_are_those_of_the_program(networks, tmp_path, monkeypatch, refer
     soft = torch.nn.functional.avg_pool2d(picture, 5, 1, 2)
     frames = torch.stack([picture, soft, (picture + soft) / 2])[None]
     with torch.inference_mode():
-        ours = weights_of(
+        _, exact = weights_of(
             networks, frames, levels, torch.tensor([floor]), torch.tensor([reference])
-        )[0].numpy()
+        )
+    ours = exact[0].numpy()
+    theirs = np.zeros_like(ours)
     grey = frames[0].mean(1).numpy()
     (tile,) = tiles_of((288, 304), 304, HALO)
-    theirs = weigh_tile(
-        used,
-        lambda number, where: grey[number][where],
-        telling.frames_told(law),
-        None if reference < 0 else reference,
-        tile,
-    )
+    told, named = telling.frames_told(law), None if reference < 0 else reference
+    seen = glance(used, lambda number, where: grey[number][where], told, named, tile)
+    for part, numbers in seen.parts((288, 304)):
+        lights = {number: grey[number][part.around] for number in numbers}
+        beside = None if named is None else grey[named][part.around]
+        made = weigh(used, seen, part, lights, beside, told, named)
+        for number, own in zip(numbers, made, strict=True):
+            theirs[(number, slice(None), *part.here)] = own
     ours, theirs = (weights[..., HALO:-HALO, HALO:-HALO] for weights in (ours, theirs))
     assert np.ptp(theirs, axis=0).max() > 1e-2, "nothing would be compared"
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-3)
@@ -189,6 +214,37 @@ def test_weights_are_those_of_the_program(networks, tmp_path, monkeypatch, refer
 
 def _shipped() -> Networks:
     return read_networks(model_folder("auto"))
+
+
+def test_shares_of_coarse_weights_are_those_of_the_program():
+    generator = torch.Generator().manual_seed(3)
+    scores = 4 * torch.randn((5, MIXED_BANDS, 12, 20), generator=generator)
+    ours = shares(scores[None].softmax(1))[0, :, 0].numpy()
+    theirs = weighing._shares(scores.numpy().copy())
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-7)
+    assert np.array_equal(ours > 0, theirs > 0)
+    assert (ours == 0).any(), "nothing would be left out"
+    np.testing.assert_allclose(ours.sum(axis=0), 1, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("reference", [-1, 2])
+def test_weights_add_up_and_are_none_where_a_frame_is_left_out(networks, reference):
+    frames = torch.rand((2, 3, 3, 64, 80), generator=torch.Generator().manual_seed(1))
+    given = torch.full((2, 3, BANDS), 0.02), torch.ones(2), torch.full((2,), reference)
+    # Coarsely the second frame of each stack is nothing on the right.
+    context = torch.zeros((2, 3, CONTEXT, 16, 20))
+    context[:, 1, :MIXED_BANDS, :, 10:] = -20
+    sure = copy.deepcopy(networks)
+    sure.weigh.forward = lambda *_: context.flatten(0, 1)
+    with torch.no_grad():
+        coarse, exact = weights_of(sure, frames, *given)
+    for weights in (coarse, exact):
+        assert weights.shape == (2, 3, MIXED_BANDS, 64, 80) and float(weights.min()) >= 0
+        torch.testing.assert_close(weights.sum(1), torch.ones(2, MIXED_BANDS, 64, 80))
+    # Shares are smoothly enlarged: they end two pixels beyond the last coarse one.
+    assert not exact[:, 1, ..., 42:].any() and bool((exact[:, 1, ..., :42] > 0).all())
+    # Far from there, where all are the same to a glance, a closer look changes little.
+    assert bool((exact[:, 1, ..., :28] > 0.1).all())
 
 
 # --- steps ---
@@ -232,12 +288,12 @@ def test_the_loss_falls_with_every_step_towards_the_sharp_frame(monkeypatch):
     for share in (0.0, 0.5, 0.9, 1.0):
         weights = torch.tensor([share, 1 - share]).view(1, 2, 1, 1, 1).expand(1, 2, 4, 64, 64)
         monkeypatch.setattr(
-            "cofuse.learning.training.steps.weights_of", lambda *_, made=weights: made
+            "cofuse.learning.training.steps.weights_of", lambda *_, made=weights: (made, made)
         )
         losses.append(weighing_loss(Networks(), two_frames()).item())
     assert losses == sorted(losses, reverse=True) and losses[-1] < losses[0] - 1
-    # The truth itself: only what counts as no error is left.
-    assert losses[-1] == pytest.approx(math.log(3e-6), abs=1e-3)
+    # The truth itself: only what counts as no error is left, of exact weights and of coarse ones.
+    assert losses[-1] == pytest.approx(1.3 * math.log(3e-6), abs=1e-3)
 
 
 def test_noise_that_the_weights_average_out_is_worth_something(monkeypatch):
@@ -251,22 +307,125 @@ def test_noise_that_the_weights_average_out_is_worth_something(monkeypatch):
     for share in (1.0, 0.5):
         weights = torch.tensor([share, 1 - share]).view(1, 2, 1, 1, 1).expand(1, 2, 4, 64, 64)
         monkeypatch.setattr(
-            "cofuse.learning.training.steps.weights_of", lambda *_, made=weights: made
+            "cofuse.learning.training.steps.weights_of", lambda *_, made=weights: (made, made)
         )
         losses.append(weighing_loss(Networks(), Stacks(scenes, stacks.levels)).item())
     # Two frames have half of the noise's power, and the picture is right either way.
-    assert losses[0] - losses[1] == pytest.approx(math.log(2), abs=0.1)
+    assert losses[0] - losses[1] == pytest.approx(1.3 * math.log(2), abs=0.1)
+
+
+# --- pictures to restore ---
+
+
+class Exact(World):
+    """A world whose estimates do not err."""
+
+    def __init__(self, photos: torch.Tensor) -> None:
+        super().__init__(photos)
+        self.chance = Certain(CPU, 0)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_of_noise_to_take_out_is_told_what_the_program_tells(photos, count):
+    """White noise in three channels, of which as much is left as equal weights leave."""
+    sigma = 12.0
+    noise = torch.randn((4, 3, 512, 512), generator=torch.Generator().manual_seed(2))
+    even = torch.full((4, MIXED_BANDS, 512, 512), count**-0.5)
+    ours = told_of(Exact(photos), noise * sigma / 255, even)
+    left = NoiseLeft(NoiseLaw.white(sigma, frames=count, colour=True))
+    equal = np.full((count, MIXED_BANDS, 2, 2), 1 / count, np.float32)
+    theirs = (left.scales(range(count), equal)[0, 0] * left.typical).ravel()
+    assert ours.shape == (4, 2 * MIXED_BANDS, 256, 256)
+    assert float((ours - ours[..., :1, :1]).abs().max()) < 1e-6, "the same everywhere"
+    # Coarse octaves have few numbers in a picture.
+    np.testing.assert_allclose(ours[..., 0, 0].mean(0), theirs, rtol=0.03)
+
+
+def test_white_pictures_are_told_their_noise(photos):
+    pictures = white_pictures(World(photos, seed=1), 24, 64, 15.0)
+    assert pictures.noisy.shape == pictures.clean.shape == (24, 3, 64, 64)
+    assert float((pictures.noisy - pictures.clean).std()) == pytest.approx(15 / 255, rel=0.02)
+    # Estimates err by 8 % from picture to picture.
+    luminance, colours = pictures.told[:, [0, MIXED_BANDS]].mean((0, 2, 3)).tolist()
+    assert luminance == pytest.approx(15 / 255 / math.sqrt(3), rel=0.06)
+    assert colours == pytest.approx(15 / 255, rel=0.06)
+
+
+def test_pictures_of_all_kinds_are_finite_and_told_of_all_the_noise_that_they_have(photos):
+    world = World(photos, seed=2)
+    apart = []
+    for _ in range(30):
+        pictures = drawn_pictures(world, 3, 32)
+        assert pictures.noisy.shape == pictures.clean.shape == (3, 3, 32, 32)
+        assert pictures.told.shape == (3, 2 * MIXED_BANDS, 16, 16)
+        assert all(bool(torch.isfinite(planes).all()) for planes in vars(pictures).values())
+        assert float(pictures.told.min()) >= 0
+        finest = octave_levels((pictures.noisy - pictures.clean).mean(1, keepdim=True))[:, 0]
+        loud = finest > 2 / 255  # below, rounding is as large
+        apart.append((pictures.told[:, 0].mean((1, 2)) / finest)[loud].log())
+    # Estimates err, weights are not the same everywhere, and some noise is cut off at white; some
+    # are told of noise that is not there, but none have much that they are not told of.
+    error = torch.cat(apart)
+    assert len(error) > 30 and abs(float(error.median())) < 0.15 and float(error.min()) > -1
+
+
+def test_flipped_pictures_are_the_same_pictures_and_told_alike(photos):
+    world = World(photos, seed=3)
+    clean = torch.rand((2, 3, 24, 24), generator=torch.Generator().manual_seed(6))
+
+    def small(planes: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.avg_pool2d(planes, 2)
+
+    parts = list(flipped(Noisy(2 * clean, clean, small(clean)), world, times=12))
+    assert len(parts) == 12
+    for part in parts:
+        assert torch.equal(part.noisy, 2 * part.clean)
+        torch.testing.assert_close(part.told, small(part.clean))
+        before, after = (planes.flatten(-2).sort(-1).values for planes in (clean, part.clean))
+        assert torch.equal(before, after)
+    assert len({part.clean.numpy().tobytes() for part in parts}) > 4
+
+
+def test_the_loss_of_restoring_is_that_of_what_is_made(networks):
+    clean = torch.rand((2, 3, 32, 32), generator=torch.Generator().manual_seed(7))
+    none = torch.zeros((2, 2 * MIXED_BANDS, 16, 16))
+    exact, off = Noisy(clean, clean, none), Noisy(clean + 0.1, clean, none)
+    # Told of no noise nothing is changed.
+    assert torch.equal(restored(networks, off), off.noisy)
+    assert restoring_loss(networks, exact).item() == pytest.approx(math.log(1e-6), abs=1e-3)
+    assert restoring_loss(networks, off).item() == pytest.approx(math.log(0.01), abs=1e-3)
+
+
+def test_steps_on_some_pictures_lower_their_loss(photos):
+    torch.manual_seed(0)
+    networks, pictures = Networks(), white_pictures(World(photos), 4, 32, 20.0)
+    optimiser = torch.optim.AdamW(networks.restore.parameters(), lr=1e-3)
+    losses = []
+    for _ in range(25):
+        loss = restoring_loss(networks, pictures)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    untouched = float(torch.log((pictures.noisy - pictures.clean).square().mean()))
+    assert losses[-1] < losses[0] - 0.3 and losses[-1] < untouched
 
 
 # --- courses ---
 
 
-@pytest.mark.slow
-def test_a_course_trains_all_networks_and_says_how_far_it_is(photos, networks, monkeypatch):
+@pytest.fixture
+def few_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(courses, "_VALIDATION", (2, 3))
     monkeypatch.setattr(courses, "_FRAMES", {2: 0.5, 3: 0.5})
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("few_frames")
+@pytest.mark.parametrize("part", courses.PARTS)
+def test_a_course_trains_its_networks_alone_and_says_how_far_it_is(photos, networks, part):
     told = []
-    settings = CourseSettings(2.0, frames=6, side=32, rate=1e-3, validate_every=0.5)
+    settings = CourseSettings(2.0, part, frames=6, side=32, rate=1e-3, validate_every=0.5)
     course = train(
         photos,
         settings,
@@ -281,7 +440,43 @@ def test_a_course_trains_all_networks_and_says_how_far_it_is(photos, networks, m
         after = made.state_dict()
         assert all(torch.isfinite(after[key]).all() for key in after)
         changed = {key.split(".")[0] for key in after if not torch.equal(after[key], before[key])}
-        assert changed == {"look", "share", "weigh"}
+        assert changed == set(courses.PARTS[part])
+
+
+def test_parts_share_all_networks_among_them():
+    names = [name for part in courses.PARTS.values() for name in part]
+    assert sorted(names) == sorted(NAMES)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("few_frames")
+@pytest.mark.parametrize(("part", "kind"), [("weighing", Stacks), ("restoring", Noisy)])
+def test_helpers_draw_beside_and_end_with_the_course(photos, part, kind):
+    settings = CourseSettings(1.0, part, frames=4, side=32, helpers=1, seed=5)
+    course = courses.Course(settings, Networks(), Networks(), World(photos))
+    with courses._drawn_beside(course, photos) as draws:
+        batches = [next(draws) for _ in range(2)]
+        assert len(multiprocessing.active_children()) == 1
+        planes = [
+            batch.scenes.frames if isinstance(batch, Stacks) else batch.noisy for batch in batches
+        ]
+        assert all(isinstance(batch, kind) for batch in batches)
+        assert all(bool(torch.isfinite(each).all()) for each in planes)
+        if part == "restoring":
+            # With the seed of the helper, the same as would be drawn here.
+            alone = courses._draws(World(photos, seed=1005), settings)
+            assert all(torch.equal(each, next(alone).noisy) for each in planes)
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("few_frames")
+def test_a_course_with_a_helper_trains(photos, networks):
+    settings = CourseSettings(2.0, "restoring", frames=4, side=32, helpers=1)
+    course = train(photos, settings, start=networks)
+    assert course.step >= 1 and not multiprocessing.active_children()
+    before, after = networks.restore.state_dict(), course.networks.restore.state_dict()
+    assert any(not torch.equal(before[key], after[key]) for key in before)
 
 
 def test_steps_on_one_stack_lower_its_loss():

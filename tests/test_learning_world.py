@@ -31,7 +31,7 @@ from cofuse.learning.world.layered import Light, photographic
 from cofuse.learning.world.mosaic import DEMOSAICINGS, Mosaic
 from cofuse.learning.world.motion import Motion
 from cofuse.learning.world.noise import NoiseLevel, grain
-from cofuse.learning.world.pairs import dark_rim, masked
+from cofuse.learning.world.pairs import masked
 from cofuse.learning.world.sources import Sources
 from cofuse.learning.world.tone import STANDARD, Tone
 from experiments.world_sheet import sheet
@@ -119,15 +119,30 @@ def test_a_ground_in_truth_is_everywhere_as_its_least_blurred_frame(sources):
         assert float(apart.max()) < 1e-5
 
 
-def test_half_of_the_light_is_lost_at_a_dark_rim_and_none_far_from_it():
-    canvas = Canvas.draw(Chance(CPU, 0), 192, 10.0)
-    left = canvas.cut(dark_rim(Chance(CPU, 1), canvas, 3))
-    assert left.shape == (3, 1, 192, 192)
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_lit_is_what_is_cut_out_in_the_end(seed):
+    canvas = Canvas.draw(Chance(CPU, seed), 40, 16.0)
+    planes = 1 + torch.rand((2, 3, canvas.torus, canvas.torus))
+    lit = canvas.lit(planes)
+    assert lit.shape == planes.shape
+    assert torch.equal(*(canvas.cut(canvas.middle(each)) for each in (lit, planes)))
+    assert int((lit > 0).sum()) == 2 * 3 * 40 * 40, "all else is dark"
+
+
+def test_blurred_half_of_the_light_is_lost_at_the_border_and_none_far_from_it():
+    chance = Chance(CPU, 0)
+    canvas = Canvas.draw(chance, 96, 16.0)
+    aperture = Aperture.draw(chance, 1, gaussian=1.0)
+    kernel = aperture.kernel(aperture.gauge(canvas.torus), torch.full((1, 1), 8.0))
+    white = canvas.lit(torch.ones((1, 3, canvas.torus, canvas.torus)))
+    left = canvas.cut(canvas.middle(blurred(white, kernel)))[0, 0]
     for turned in (left, left.flip(-1), left.flip(-2), left.transpose(-1, -2)):
-        torch.testing.assert_close(left, turned)
-    torch.testing.assert_close(left[..., 0, 0], torch.full((3, 1), 0.25))
-    torch.testing.assert_close(left[..., 0, 96], torch.full((3, 1), 0.5), atol=1e-4, rtol=0)
-    assert (left[..., 96, 96] > 0.9999).all() and (left.diff(dim=-1)[..., :95] >= 0).all()
+        torch.testing.assert_close(left, turned, rtol=0, atol=1e-5)
+    # The border lies between two pixels: half of a kernel is beyond, and half its middle row less.
+    edges = torch.stack([left[0, 48], left[48, 0]])
+    torch.testing.assert_close(edges, torch.full((2,), 0.5), rtol=0, atol=0.06)
+    assert 0.2 < float(left[0, 0]) < 0.32
+    assert float(left[48, 48]) > 0.999 and (left[48].diff()[:40] >= -1e-6).all()
 
 
 def test_masked_frames_give_the_truth_back(sources):

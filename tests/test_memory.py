@@ -242,7 +242,7 @@ def test_nothing_that_is_kept_elsewhere_changes_the_result(
     options: dict[str, Any], dtype: str, colour: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cofuse.model.weighing._SIDES", (64,) * 3)  # several tiles
-    monkeypatch.setattr("cofuse.restoring.SIDE", 64)
+    monkeypatch.setattr("cofuse.model.restoring.SIDE", 64)
     simulated = scene(options.get("sigma", 12), size=110, colour=colour)
     frames = [in_dtype(frame / 255, dtype) for frame in simulated.frames]
     results = [fused_under(frames, plan, monkeypatch, **options) for plan in (Plan(), NOTHING)]
@@ -397,7 +397,8 @@ def test_memory_grows_with_the_number_of_frames_by_tiles_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("cofuse.model.weighing._SIDES", (64,) * 3)
-    base = np.random.default_rng(0).random((1200, 64, 3), np.float32)
+    monkeypatch.setattr("cofuse.model.weighing._PART", 64)
+    base = np.random.default_rng(0).random((2400, 64, 3), np.float32)
     fused_under([base[:40, :40], base[1:41, :40]], NOTHING, monkeypatch, sigma=0)
     peaks, planned = [], []
     for count in (4, 12):
@@ -408,7 +409,7 @@ def test_memory_grows_with_the_number_of_frames_by_tiles_alone(
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()
-        planned.append(weighing.working_bytes((1200, 64), count, keep=False))
+        planned.append(weighing.working_bytes((2400, 64), count, keep=False))
     assert 0 < peaks[1] - peaks[0] < planned[1] - planned[0] < 4 * base.nbytes
 
 

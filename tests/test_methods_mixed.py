@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cofuse import Progress, fuse, restoring
+from cofuse import Progress, fuse
 from cofuse.images import Stack
 from cofuse.methods import mixed
 from cofuse.methods.mixed import MixedRun
 from cofuse.metrics import psnr
-from cofuse.model import weighing
+from cofuse.mixing import MIXED_BANDS, REACH
+from cofuse.model import restoring, weighing
 from cofuse.noise import NoiseLaw
 from cofuse.noise.brightness import NoiseModel
 from cofuse.noise.law import BANDS
@@ -34,8 +35,9 @@ def scene(frames: int = 3, sigma: float = 0.0, *, shape: Sides = (120, 170)) -> 
 
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several tiles of either kind in a small picture."""
+    """Several tiles of either kind in a small picture, and several parts in a tile."""
     monkeypatch.setattr(weighing, "_SIDES", (64, 64))
+    monkeypatch.setattr(weighing, "_PART", 32)
     monkeypatch.setattr(restoring, "SIDE", 64)
 
 
@@ -73,7 +75,7 @@ def test_a_pixel_where_all_frames_agree_is_theirs() -> None:
     for frame in frames[1:]:
         frame[:, :100] = frames[0][:, :100]
     image = fuse(frames, sigma=0.0).image.astype(int)
-    far = 100 - mixed.REACH
+    far = 100 - REACH
     assert np.abs(image - frames[0])[:, :far].max() <= 1
     assert np.mean(image[:, :far] == frames[0][:, :far]) > 0.999
 
@@ -87,6 +89,69 @@ def test_sharp_parts_are_taken_from_their_frames() -> None:
     assert result.source_map is not None and set(np.unique(result.source_map)) == {0, 1, 2}
     assert result.confidence is not None
     assert result.confidence.min() >= 0 and result.confidence.max() <= 1
+
+
+def trusting(name: str, *inputs: Picture) -> list[Picture]:
+    """Stand in for networks that give all weight to the reference."""
+    if name == "filter":
+        return [np.ascontiguousarray(inputs[0][..., ::4, ::4])]
+    if name == "look":
+        return [np.full((1, 1, *inputs[0].shape[2:]), inputs[2][0, 3], np.float32)]
+    if name == "share":
+        return [inputs[0][:, :1]]
+    own, shape = (inputs[0], inputs[0]) if name == "weigh" else (inputs[3][:, 3], inputs[0])
+    return [np.full((1, MIXED_BANDS, *shape.shape[2:]), 100 * own.flat[0], np.float32)]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+@pytest.mark.parametrize("colour", [True, False])
+@pytest.mark.usefixtures("small_tiles")
+def test_a_frame_whose_weight_is_1_everywhere_is_returned_as_it_is(
+    colour: bool, dtype: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mixed, "load_networks", lambda *_: trusting)
+    rng = np.random.default_rng(0)
+    shape = (3, 101, 83, 3) if colour else (3, 101, 83)
+    largest = 1 if dtype is np.float32 else np.iinfo(dtype).max
+    frames = (rng.random(shape) * largest).astype(dtype)
+    stack = Stack.from_arrays(list(frames))
+    stack.reference = 1
+    result = fuse(stack, sigma=0.0)
+    if dtype is np.float32:
+        np.testing.assert_allclose(result.image, frames[1], rtol=0, atol=1e-6)
+    else:
+        assert np.array_equal(result.image, frames[1])
+    assert (result.source_map == 1).all() and (result.confidence == 1).all()
+
+
+@pytest.mark.parametrize("sigma", [0.0, 10.0])
+@pytest.mark.parametrize("colour", [True, False])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 5), (1, 33), (17, 2)])
+def test_tiny_pictures_are_fused(shape: Sides, colour: bool, sigma: float) -> None:
+    rng = np.random.default_rng(1)
+    frames = rng.integers(0, 256, (3, *shape, 3) if colour else (3, *shape), np.uint8)
+    result = fuse(list(frames), sigma=sigma)
+    assert result.image.shape == frames[0].shape and result.image.dtype == np.uint8
+    assert result.source_map is not None and result.source_map.shape == shape
+    assert result.source_map.max() <= 2
+    assert result.confidence is not None
+    assert result.confidence.min() >= 0 and result.confidence.max() <= 1
+    if shape == (1, 1) and not sigma:
+        # There are no bands in a pixel: it lies between those that there are.
+        assert (frames.min(axis=0) <= result.image).all()
+        assert (result.image <= frames.max(axis=0)).all()
+
+
+@pytest.mark.parametrize("sigma", [0.0, 10.0])
+def test_the_order_of_frames_is_no_matter(sigma: float) -> None:
+    frames = [frame.astype(np.float32) for frame in scene(4, sigma).frames]
+    order = [2, 0, 3, 1]
+    before, after = (
+        fuse(each, sigma=sigma, white=255.0) for each in (frames, [frames[k] for k in order])
+    )
+    assert np.abs(before.image - after.image).max() < 0.01
+    assert before.source_map is not None and after.source_map is not None
+    assert np.mean(np.array(order)[after.source_map] == before.source_map) > 0.999
 
 
 def test_a_copy_of_a_frame_changes_nothing_and_is_never_named() -> None:
@@ -208,6 +273,7 @@ def test_tiles_make_the_picture_that_one_does(
     frames = [frame.astype(np.float32) for frame in scene(2, 8.0, shape=shape).frames]
     whole = fuse(frames, sigma=8.0, white=255.0)
     monkeypatch.setattr(weighing, "_SIDES", (96, 96))
+    monkeypatch.setattr(weighing, "_PART", 80)
     monkeypatch.setattr(restoring, "SIDE", 96)
     tiled = fuse(frames, sigma=8.0, white=255.0)
     assert np.abs(whole.image - tiled.image).max() < 0.01

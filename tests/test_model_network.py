@@ -18,7 +18,7 @@ pytest.importorskip("onnx", reason="onnx is not installed")
 
 import torch
 
-from cofuse.model.network import FEATURES, FOLDED, TOLD, Networks
+from cofuse.model.network import CONTEXT, FEATURES, FILTERED, TOLD, Networks
 from cofuse.model.saving import read_networks, write_networks
 
 pytestmark = [pytest.mark.extra("torch"), pytest.mark.extra("onnx")]
@@ -45,11 +45,15 @@ def inputs_of(name: str, height: int, width: int) -> list[torch.Tensor]:
         size = height >> halvings, width >> halvings
         return torch.rand((1, channels, *size), generator=generator)
 
-    features = [values(n, i + 1) for i, n in enumerate(FEATURES)]
+    features = [values(n, i + 2) for i, n in enumerate(FEATURES)]
+    told = torch.rand((1, TOLD), generator=generator)
     return {
-        "look": [values(1), values(3), torch.rand((1, TOLD), generator=generator)],
+        "filter": [values(1)],
+        "look": [values(FILTERED, 2), values(2 * FILTERED, 2), told],
         "share": [torch.cat([one, one.flip(1)], 1) for one in features],
-        "weigh": [values(FOLDED, 1) - 0.5, *features, *(one.flip(1) for one in features)],
+        "weigh": [*features, *(one.flip(1) for one in features)],
+        "border": [values(1), values(1) - 0.5, values(3), told, values(CONTEXT, 2) - 0.5],
+        "restore": [values(3), 0.1 * values(2 * MIXED_BANDS, 1)],
     }[name]
 
 
@@ -101,33 +105,70 @@ def test_what_is_written_is_read_bit_for_bit(written, tmp_path):
     assert all(torch.equal(before[key], third[key]) for key in before)
 
 
-def test_features_halve_from_size_to_size_and_scores_are_those_of_every_pixel():
+def test_features_halve_from_a_quarter_on_and_scores_are_those_of_every_pixel():
     networks = shaken(1)
-    folded, *features = made_by(networks.look, inputs_of("look", 48, 80))
-    assert folded.shape == (1, FOLDED, 24, 40)
-    expected = [(1, n, 48 >> (i + 1), 80 >> (i + 1)) for i, n in enumerate(FEATURES)]
+    (filtered,) = made_by(networks.filter, inputs_of("filter", 48, 80))
+    assert filtered.shape == (1, FILTERED, 12, 20)
+    features = made_by(networks.look, inputs_of("look", 48, 80))
+    expected = [(1, n, 48 >> (i + 2), 80 >> (i + 2)) for i, n in enumerate(FEATURES)]
     assert [one.shape for one in features] == expected
-    (scores,) = made_by(networks.weigh, inputs_of("weigh", 48, 80))
+    (context,) = made_by(networks.weigh, inputs_of("weigh", 48, 80))
+    assert context.shape == (1, CONTEXT, 12, 20)
+    (scores,) = made_by(networks.border, inputs_of("border", 48, 80))
     assert scores.shape == (1, MIXED_BANDS, 48, 80)
+    (restored,) = made_by(networks.restore, inputs_of("restore", 48, 80))
+    assert restored.shape == (1, 3, 48, 80)
 
 
-def test_new_networks_weigh_all_frames_the_same():
-    networks = Networks().eval()
-    inputs = inputs_of("weigh", 48, 80)
-    first, second = (made_by(networks.weigh, given) for given in (inputs, [2 * x for x in inputs]))
-    assert np.array_equal(first, second)
+def test_the_mean_light_is_kept_beside_what_is_filtered_and_nothing_is_negative():
+    """Of activations 0 is no maximum of its own, which pooling relies on."""
+    networks, (frame,) = shaken(2), inputs_of("filter", 48, 80)
+    (filtered,) = made_by(networks.filter, [frame])
+    mean = frame.reshape(12, 4, 20, 4).mean((1, 3)).numpy()
+    np.testing.assert_allclose(filtered[0, -1], mean, rtol=0, atol=1e-6)
+    for planes in (filtered, *made_by(networks.look, inputs_of("look", 48, 80))):
+        assert planes.min() >= 0 and planes.max() > 0
+
+
+def test_new_networks_keep_to_coarse_scores():
+    """What looks closely begins with no opinion: the frame itself is of no matter."""
+    border = Networks().eval().border
+    frame, detail, stack, told, context = inputs_of("border", 48, 80)
+    first = made_by(border, [frame, detail, stack, told, context])[0]
+    other = made_by(border, [1 - frame, -detail, 1 - stack, told, context])[0]
+    assert np.array_equal(first, other)
+    # Scores of each coarse pixel, enlarged smoothly: their means stay, up to the picture's border.
+    coarse = context[0, :MIXED_BANDS].numpy()
+    means = first[0].reshape(MIXED_BANDS, 12, 4, 20, 4).mean(axis=(2, 4))
+    assert np.corrcoef(means.ravel(), coarse.ravel())[0, 1] > 0.9
+    assert first.min() >= coarse.min() - 1e-6 and first.max() <= coarse.max() + 1e-6
 
 
 def test_what_stands_for_a_reference_is_no_matter_where_there_is_none():
-    frame, stack, told = inputs_of("look", 48, 80)
+    frame, detail, stack, told, context = inputs_of("border", 48, 80)
     other = stack.clone()
     other[:, 2] = 1 - stack[:, 2]
-    look = shaken(3).look
+    border = shaken(3).border
     for is_any, same in ((0.0, True), (1.0, False)):
         told[:, 3:] = is_any
-        first, second = (made_by(look, [frame, given, told]) for given in (stack, other))
-        alike = [np.array_equal(a, b) for a, b in zip(first, second, strict=True)]
-        assert alike == [same] * len(alike)
+        first, second = (
+            made_by(border, [frame, detail, given, told, context])[0] for given in (stack, other)
+        )
+        assert np.array_equal(first, second) == same
+
+
+@pytest.mark.parametrize("runs", ["torch", "files"])
+def test_where_there_is_no_noise_every_bit_is_left(written, runs):
+    networks, folder = written
+    picture, noise = inputs_of("restore", 48, 80)
+    noise[..., :20] = 0
+    if runs == "torch":
+        (restored,) = made_by(networks.restore, [picture, noise])
+    else:
+        (restored,) = load_networks(str(folder))("restore", picture.numpy(), noise.numpy())
+    # Noise is told at half the size.
+    assert np.array_equal(restored[..., :40], picture[..., :40])
+    assert np.abs(restored - picture.numpy())[..., 40:].max() > 1e-3
 
 
 @pytest.mark.parametrize("sigma", [0.0, 12.0])

@@ -35,16 +35,18 @@ def test_tiles_see_as_far_as_there_is_picture(shape: tuple[int, int], side: int,
             assert seen.start % MULTIPLE == 0
 
 
-@given(sides, sides, st.integers(1, 3))
-def test_padding_repeats_the_last_row_and_column(height: int, width: int, channels: int) -> None:
+@given(sides, sides, st.integers(1, 3), st.sampled_from([2, 4, 8, MULTIPLE]))
+def test_padding_repeats_the_last_row_and_column(
+    height: int, width: int, channels: int, multiple: int
+) -> None:
     planes = np.arange(channels * height * width, dtype=np.float32)
     planes = planes.reshape(channels, height, width)
-    result = padded(planes)
+    result = padded(planes) if multiple == MULTIPLE else padded(planes, multiple)
     assert result.dtype == np.float32 and result.flags.c_contiguous
     assert result.shape[:2] == (1, channels)
     for length, given_length in zip(result.shape[2:], (height, width), strict=True):
-        assert length % MULTIPLE == 0
-        assert given_length <= length < given_length + MULTIPLE
+        assert length % multiple == 0
+        assert given_length <= length < given_length + multiple
     rows, columns = (
         np.minimum(np.arange(long), short - 1)
         for long, short in zip(result.shape[2:], (height, width), strict=True)

@@ -7,6 +7,7 @@ import re
 import shutil
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -21,9 +22,9 @@ from cofuse.methods.mixed import MixedRun
 from cofuse.mixing import MIXED_BANDS, split
 from cofuse.model import weighing
 from cofuse.model.runtime import Networks, load_networks, model_folder
-from cofuse.model.telling import TOLD, FrameTold, frames_told
+from cofuse.model.telling import FrameTold, frames_told
 from cofuse.model.tiles import Tile, tiles_of
-from cofuse.model.weighing import HALO, tile_side, weigh_tile, working_bytes
+from cofuse.model.weighing import HALO, Glance, glance, tile_side, weigh, working_bytes
 from cofuse.noise.brightness import NoiseModel
 from cofuse.noise.law import BANDS, NoiseLaw
 from cofuse.planning import Plan
@@ -41,20 +42,34 @@ def whole(shape: tuple[int, int]) -> Tile:
     return tile
 
 
-def told(count: int, sigma: float = 0.0) -> list[FrameTold]:
+def silence(count: int, sigma: float = 0.0) -> list[FrameTold]:
     return [FrameTold(sigma, sigma, 1.0)] * count
 
 
-def weigh(frames: Levels, tile: Tile | None = None, **given: object) -> Levels:
-    """Weigh frames (number, h, w), 0 to 1."""
-    return weigh_tile(
-        given.pop("networks", NETWORKS),
-        lambda number, where: frames[number][where],
-        given.pop("told", told(len(frames))),
-        given.pop("reference", None),
-        whole(frames.shape[1:]) if tile is None else tile,
-        **given,
+def weighed(
+    frames: Levels,
+    tile: Tile | None = None,
+    *,
+    networks: Networks = NETWORKS,
+    told: list[FrameTold] | None = None,
+    reference: int | None = None,
+    keep: bool = True,
+) -> Levels:
+    """Weigh frames (number, h, w), 0 to 1, in a tile, part by part."""
+    shape = frames.shape[1], frames.shape[2]
+    tile = whole(shape) if tile is None else tile
+    told = silence(len(frames)) if told is None else told
+    seen = glance(
+        networks, lambda number, where: frames[number][where], told, reference, tile, keep=keep
     )
+    weights = np.zeros((len(frames), MIXED_BANDS, *shape), np.float32)
+    for part, numbers in seen.parts(shape):
+        lights = {number: frames[number][part.around] for number in numbers}
+        beside = None if reference is None else frames[reference][part.around]
+        made = weigh(networks, seen, part, lights, beside, told, reference)
+        for number, own in zip(numbers, made, strict=True):
+            weights[(number, slice(None), *part.here)] = own
+    return weights[(..., *tile.here)]
 
 
 def grey_frames(count: int, shape: tuple[int, int], seed: int = 0) -> Levels:
@@ -74,7 +89,7 @@ def test_weights_add_up_and_none_is_negative(
     count: int, shape: tuple[int, int], reference: int | None, sigma: float, seed: int
 ) -> None:
     frames = np.random.default_rng(seed).random((count, *shape), np.float32)
-    weights = weigh(frames, reference=reference, told=told(count, sigma))
+    weights = weighed(frames, reference=reference, told=silence(count, sigma))
     assert weights.shape == (count, MIXED_BANDS, *shape) and weights.dtype == np.float32
     assert (weights >= 0).all()
     np.testing.assert_allclose(weights.sum(axis=0), 1.0, rtol=0, atol=1e-5)
@@ -85,7 +100,7 @@ def test_the_sharp_frame_has_most_of_the_detail_weight_where_it_is_sharp() -> No
     soft = cv2.GaussianBlur(sharp, (0, 0), 2.0)
     left = np.arange(192) < 96
     frames = np.stack([np.where(left, sharp, soft), np.where(left, soft, sharp)])
-    weights = weigh(frames.astype(np.float32))
+    weights = weighed(frames.astype(np.float32))
     # Where there is detail; on plain ground nobody can tell the frames apart.
     detailed = np.abs(sharp - soft) > 0.03
     detailed[:, 80:112] = False
@@ -96,7 +111,7 @@ def test_the_sharp_frame_has_most_of_the_detail_weight_where_it_is_sharp() -> No
 @pytest.mark.parametrize("reference", [None, 1])
 def test_features_kept_or_looked_at_twice_give_the_same_bits(reference: int | None) -> None:
     frames = grey_frames(3, (70, 90))
-    kept, again = (weigh(frames, reference=reference, keep=keep) for keep in (True, False))
+    kept, again = (weighed(frames, reference=reference, keep=keep) for keep in (True, False))
     assert np.array_equal(kept, again)
 
 
@@ -104,39 +119,46 @@ def test_the_order_of_frames_is_no_matter() -> None:
     frames = grey_frames(4, (64, 80))
     order = [2, 0, 3, 1]
     levels = [FrameTold(0.01 * k, 0.02 * k, 0.5) for k in range(4)]
-    before = weigh(frames, told=levels, reference=2)
-    after = weigh(frames[order], told=[levels[k] for k in order], reference=0)
+    before = weighed(frames, told=levels, reference=2)
+    after = weighed(frames[order], told=[levels[k] for k in order], reference=0)
     np.testing.assert_allclose(after, before[order], rtol=0, atol=1e-5)
 
 
 def test_what_is_told_of_reference_and_noise_is_heard() -> None:
     frames = grey_frames(3, (64, 80))
-    plain = weigh(frames)
-    assert np.abs(weigh(frames, reference=1) - plain).max() > 1e-3
-    assert np.abs(weigh(frames, told=told(3, 0.1)) - plain).max() > 1e-3
+    plain = weighed(frames)
+    assert np.abs(weighed(frames, reference=1) - plain).max() > 1e-3
+    assert np.abs(weighed(frames, told=silence(3, 0.1)) - plain).max() > 1e-3
 
 
 @pytest.mark.parametrize("reference", [None, 1])
 def test_networks_are_told_of_each_frame_its_noise_and_whether_it_is_the_reference(
     reference: int | None,
 ) -> None:
-    heard = []
+    heard: dict[str, list[list[float]]] = {"look": [], "border": []}
+    beside = []
 
     def listening(name: str, *inputs: Levels) -> list[Levels]:
-        if name == "look":
-            beside = inputs[1][0, 2]
-            heard.append((inputs[2][0].tolist(), beside[:32, :48]))
+        if name in heard:
+            heard[name].append(inputs[2 if name == "look" else 3][0].tolist())
+        if name == "border":
+            beside.append(inputs[2][0, 2])
         return NETWORKS(name, *inputs)
 
     frames = grey_frames(3, (32, 48))
     levels = [FrameTold(0.25 * k, 0.5 * k, 0.125) for k in range(3)]
-    weigh(frames, networks=listening, told=levels, reference=reference)
-    for number, (numbers, beside) in enumerate(heard):
-        expected = [0.25 * number, 0.5 * number, 0.125, number == reference, reference is not None]
-        assert numbers == expected
-        if reference is not None:
-            assert np.array_equal(beside, frames[reference])
-    assert len(heard) == 3
+    weighed(frames, networks=listening, told=levels, reference=reference)
+    expected = [
+        [0.25 * k, 0.5 * k, 0.125, float(k == reference), float(reference is not None)]
+        for k in range(3)
+    ]
+    assert heard["look"] == expected
+    # Of frames that do not matter the last network is not told; they are in order otherwise.
+    assert heard["border"] and heard["border"] == [
+        own for own in expected if own in heard["border"]
+    ]
+    if reference is not None:
+        assert all(np.array_equal(seen, frames[reference]) for seen in beside)
 
 
 # --- tiles ---
@@ -152,23 +174,66 @@ def in_tiles(frames: Levels, side: int, halo: int) -> Levels:
     shape = frames.shape[1:]
     weights = np.empty((len(frames), MIXED_BANDS, *shape), np.float32)
     for tile in tiles_of(shape, side, halo):
-        weights[(..., *tile.here)] = weigh(frames, tile, told=told(len(frames), 0.02))
+        weights[(..., *tile.here)] = weighed(frames, tile, told=silence(len(frames), 0.02))
     return mixed_grey(frames, weights)
 
 
 def test_tiles_make_the_picture_that_the_whole_makes_and_a_small_halo_does_not() -> None:
     frames = grey_frames(3, (300, 400))
-    entire = mixed_grey(frames, weigh(frames, told=told(3, 0.02)))
-    apart = {halo: np.abs(in_tiles(frames, 128, halo) - entire).max() for halo in (HALO, 16)}
-    assert apart[HALO] < 0.01
-    assert apart[16] > 0.01
+    entire = mixed_grey(frames, weighed(frames, told=silence(3, 0.02)))
+    apart = {halo: np.abs(in_tiles(frames, 128, halo) - entire).max() for halo in (HALO, 32)}
+    assert apart[HALO] < 1e-3
+    assert apart[32] > 0.01
+
+
+def test_parts_of_any_side_weigh_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames that do not matter in a part are not looked at there, and that does not show."""
+    frames = grey_frames(4, (150, 210))
+    pictures = []
+    for side in (512, 64, 16):
+        monkeypatch.setattr(weighing, "_PART", side)
+        pictures.append(mixed_grey(frames, weighed(frames, reference=1)))
+    for other in pictures[1:]:
+        assert np.abs(other - pictures[0]).max() < 1e-3
+
+
+@given(
+    st.tuples(st.integers(1, 300), st.integers(1, 300)),
+    st.sampled_from([16, 48, 112]),
+    st.sampled_from([16, 64]),
+)
+@settings(max_examples=40)
+def test_parts_cover_every_tile_once_with_the_frames_that_have_a_share(
+    shape: tuple[int, int], side: int, part_side: int
+) -> None:
+    times = np.zeros(shape, int)
+    rng = np.random.default_rng(0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(weighing, "_PART", part_side)
+        for tile in tiles_of(shape, side, HALO):
+            # Coarse pixels at which each of three frames has a share, of all around the tile.
+            coarse = [-(-(seen.stop - seen.start) // 4) for seen in tile.around]
+            shares = (rng.random((3, *coarse)) < 0.002).astype(np.float32)
+            seen = Glance(tile, np.zeros((3, MIXED_BANDS, *coarse), np.float32), shares)
+            for part, numbers in seen.parts(shape):
+                times[part.here] += 1
+                assert times[part.here].size > 0
+                rows, columns = (
+                    slice(own.start - every.start, own.stop - every.start)
+                    for own, every in zip(part.around, tile.around, strict=True)
+                )
+                large = shares.repeat(4, axis=1).repeat(4, axis=2)[:, rows, columns]
+                assert numbers == list(np.flatnonzero(large.any(axis=(1, 2))))
+    assert (times == 1).all()
 
 
 def test_memory_grows_with_frames_until_tiles_change() -> None:
     shape = 4000, 6000
     needed = [working_bytes(shape, count, keep=True) for count in range(1, 200)]
     drops = {k for k, (a, b) in enumerate(pairwise(needed), start=2) if b < a}
-    assert drops and drops <= {k for k in range(2, 200) if tile_side(k) != tile_side(k - 1)}
+    # Where tiles become smaller, and where nothing is kept any more.
+    ways = [(tile_side(k), weighing._fit(k, tile_side(k))) for k in range(1, 200)]
+    assert drops and drops <= {k for k, (a, b) in enumerate(pairwise(ways), start=2) if a != b}
     # With nothing kept tiles are the smallest, and fewer frames never need more.
     least = [working_bytes(shape, count, keep=False) for count in range(1, 200)]
     assert all(a < b for a, b in pairwise(least))
@@ -177,10 +242,13 @@ def test_memory_grows_with_frames_until_tiles_change() -> None:
 
 
 def test_memory_is_bounded_as_long_as_the_smallest_tiles_fit() -> None:
-    """Features up to the bound, a third of that for luminance and weights, and one network."""
+    """What is kept up to the bound, a third of that for the frames of a part, and one network."""
     largest = (weighing._SIDES[0] + 2 * HALO) ** 2
-    bound = 1.34 * weighing._KEPT_BYTES + weighing._NETWORK_BYTES * largest
-    for count in range(1, 200):
+    part = (weighing._PART + 2 * weighing._AROUND) ** 2
+    bound = 1.34 * weighing._KEPT_BYTES + weighing._NETWORK_BYTES * (largest + part)
+    fitting = [k for k in range(1, 200) if weighing._fit(k, weighing._SIDES[-1])]
+    assert len(fitting) > 20 and fitting == list(range(1, len(fitting) + 1))
+    for count in fitting:
         assert tile_side(count) in weighing._SIDES
         assert working_bytes((9000, 9000), count, keep=True) < bound
 
@@ -194,32 +262,103 @@ def test_few_frames_have_the_largest_tiles_and_many_the_smallest() -> None:
 # --- weights from scores, and noise that is told ---
 
 
-def saying(scores: list[float]) -> Networks:
-    """Make networks that score every frame as told: a frame is known by its fine noise."""
+def saying(
+    coarse: list[Any], exact: list[float], seen: list[tuple[int, Levels]] | None = None
+) -> Networks:
+    """Make networks that score every frame as told, coarsely and exactly.
+
+    A frame is known by its fine noise. Coarse scores are numbers, or planes at a quarter of the
+    size; ``seen`` takes what the last network sees: the number of a frame, and what lies beside it.
+    """
 
     def run(name: str, *inputs: Levels) -> list[Levels]:
+        if name == "filter":
+            return [np.ascontiguousarray(inputs[0][..., ::4, ::4])]
         if name == "look":
-            return [np.full((1, 1, *inputs[0].shape[2:]), inputs[2][0, 0], np.float32)] * 2
+            return [np.full((1, 1, *inputs[0].shape[2:]), inputs[2][0, 0], np.float32)]
         if name == "share":
             return [inputs[0][:, :1]]
-        score = np.float32(scores[round(float(inputs[0][0, 0, 0, 0]))])
+        if name == "weigh":
+            scores = np.zeros((1, MIXED_BANDS + 3, *inputs[0].shape[2:]), np.float32)
+            scores[:, :MIXED_BANDS] = coarse[round(float(inputs[0][0, 0, 0, 0]))]
+            return [scores]
+        assert name == "border"
+        number = round(float(inputs[3][0, 0]))
+        if seen is not None:
+            seen.append((number, inputs[2][0]))
+        score = np.float32(exact[number])
         return [np.full((1, MIXED_BANDS, *inputs[0].shape[2:]), score)]
 
     return run
 
 
+def numbered(count: int) -> list[FrameTold]:
+    return [FrameTold(float(k), 0.0, 1.0) for k in range(count)]
+
+
 def test_weights_are_the_softmax_of_scores_without_those_that_are_next_to_nothing() -> None:
     frames = np.zeros((4, 20, 30), np.float32)
-    numbers = [FrameTold(float(k), 0.0, 1.0) for k in range(4)]
     # By the largest these are 1, 1/2, just above and just below a thousandth.
     parts = np.array([1.0, 0.5, 0.0011, 0.0009])
+    networks = saying([0.0] * 4, list(np.log(parts) + 40))
     for keep in (True, False):
-        weights = weigh(frames, networks=saying(list(np.log(parts) + 40)), told=numbers, keep=keep)
+        weights = weighed(frames, networks=networks, told=numbered(4), keep=keep)
         expected = np.where(parts > 0.001, parts, 0) / parts[:3].sum()
         np.testing.assert_allclose(
             weights, np.broadcast_to(expected[:, None, None, None], weights.shape), rtol=1e-4
         )
         assert not weights[3].any()
+
+
+def test_a_frame_that_a_glance_leaves_out_is_not_looked_at_and_has_no_weight() -> None:
+    frames = np.zeros((3, 20, 30), np.float32)
+    # By the largest just above and just below what is left out; looked at, it would win.
+    coarse = list(np.log([1.0, 0.0021, 0.0019]) + 7)
+    looked: list[tuple[int, Levels]] = []
+    weights = weighed(frames, networks=saying(coarse, [0.0, 0.0, 50.0], looked), told=numbered(3))
+    assert [number for number, _ in looked] == [0, 1]
+    np.testing.assert_allclose(weights[:2], 0.5, rtol=1e-6)
+    assert not weights[2].any()
+
+
+def test_a_frame_has_no_weight_where_a_glance_leaves_it_out() -> None:
+    """Also where it is looked at, because it matters beside; there it may win."""
+    frames = np.zeros((2, 64, 96), np.float32)
+    left = np.where(np.arange(24) < 12, 0.0, -20.0) * np.ones((16, 1))
+    weights = weighed(frames, networks=saying([0.0, left], [0.0, 9.0]), told=numbered(2))
+    # Shares are smoothly enlarged: they end two pixels beyond the last coarse one.
+    assert (weights[1, ..., :48] > 0.99).all()
+    assert not weights[1, ..., 50:].any() and (weights[0, ..., 50:] == 1).all()
+
+
+def test_a_glance_of_all_bands_decides_together() -> None:
+    """A frame that has the coarsest band alone is looked at."""
+    frames = np.zeros((2, 16, 16), np.float32)
+    own = np.full((MIXED_BANDS, 1, 1), -20.0)
+    own[-1] = 20.0
+    weights = weighed(frames, networks=saying([0.0, own], [0.0, 0.0]), told=numbered(2))
+    np.testing.assert_allclose(weights, 0.5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("reference", [None, 0])
+def test_frames_are_looked_at_beside_a_mixture_by_roots_of_coarse_weights(
+    reference: int | None,
+) -> None:
+    rng = np.random.default_rng(0)
+    frames = np.stack([np.full((40, 48), 0.2), 0.8 + 0.1 * rng.standard_normal((40, 48))])
+    frames = frames.astype(np.float32)
+    looked: list[tuple[int, Levels]] = []
+    # Weights of 9 to 1 make shares of 3 to 1.
+    networks = saying(list(np.log([9.0, 1.0])), [0.0, 0.0], looked)
+    weighed(frames, networks=networks, told=numbered(2), reference=reference)
+    assert [number for number, _ in looked] == [0, 1]
+    for _, (mixture, strength, beside) in looked:
+        np.testing.assert_allclose(mixture, 0.75 * frames[0] + 0.25 * frames[1], atol=1e-6)
+        detail = np.abs(frames[1] - cv2.blur(frames[1], (5, 5), borderType=cv2.BORDER_REPLICATE))
+        expected = 0.25 * cv2.blur(detail, (9, 9), borderType=cv2.BORDER_REPLICATE)
+        np.testing.assert_allclose(strength, expected, atol=1e-6)
+        if reference is not None:
+            assert np.array_equal(beside, frames[reference])
 
 
 @given(st.integers(1, 4), st.floats(0, 60), st.booleans())
@@ -228,7 +367,7 @@ def test_white_noise_is_told_as_that_of_the_mean_of_channels(
 ) -> None:
     found = frames_told(NoiseLaw.white(sigma, frames=count, colour=colour))
     assert len(found) == count
-    expected = TOLD * sigma / 255 / math.sqrt(3 if colour else 1)
+    expected = sigma / 255 / math.sqrt(3 if colour else 1)
     for own in found:
         assert own.fine == pytest.approx(expected) and own.coarse == pytest.approx(expected)
         assert own.floor == 1.0
@@ -241,7 +380,7 @@ def test_noise_that_grows_is_told_at_mid_grey_with_its_part_in_black() -> None:
     first, second = frames_told(NoiseLaw(model, levels, np.zeros_like(levels)))
     # The variance is 3² + 0.4 I, of which 9 are there in black.
     variance = 9 + 0.4 * 127.5
-    assert first.fine == pytest.approx(TOLD * math.sqrt(variance) / 255)
+    assert first.fine == pytest.approx(math.sqrt(variance) / 255)
     assert second.fine == pytest.approx(2 * first.fine)
     assert first.floor == second.floor == pytest.approx(9 / variance)
 
@@ -256,31 +395,34 @@ def test_fine_and_coarse_noise_are_told_apart() -> None:
 # --- grey and colour ---
 
 
-def run_of(frames: list[NDArray[np.uint8]]) -> MixedRun:
-    return MixedRun(Stack.from_arrays(frames), FusionSettings(), silent, Plan())
+def mixed_by_run(frames: list[NDArray[np.uint8]], law: NoiseLaw) -> tuple[Levels, Levels]:
+    """Weights and mixture of frames that are one part."""
+    run = MixedRun(Stack.from_arrays(frames), FusionSettings(), silent, Plan())
+    ((part, numbers, weights, mixture),) = run.mixed(NETWORKS, frames_told(law))
+    assert part.here == tuple(slice(0, length) for length in frames[0].shape[:2])
+    every = np.zeros((len(frames), *weights.shape[1:]), np.float32)
+    every[numbers] = weights
+    return every, mixture
 
 
 def test_grey_frames_and_rgb_ones_of_equal_channels_weigh_the_same() -> None:
     grey = [np.rint(255 * frame).astype(np.uint8) for frame in grey_frames(3, (64, 90))]
     colour = [np.repeat(frame[..., None], 3, axis=-1) for frame in grey]
-    tile = whole((64, 90))
-    law = NoiseLaw.white(0.0, frames=3)
-    networks: Networks = NETWORKS
-    of_grey = run_of(grey).weights(networks, frames_told(law), tile)
-    law = NoiseLaw.white(0.0, frames=3, colour=True)
-    of_colour = run_of(colour).weights(networks, frames_told(law), tile)
-    np.testing.assert_allclose(of_grey, of_colour, rtol=0, atol=1e-5)
-    mixed = [run_of(frames).mixed(of_grey, tile) for frames in (grey, colour)]
-    assert mixed[0].shape == (64, 90)
-    of_channels = np.repeat(mixed[0][..., None], 3, axis=-1)
-    np.testing.assert_allclose(of_channels, mixed[1], rtol=0, atol=1e-4)
+    weights, mixture = mixed_by_run(grey, NoiseLaw.white(0.0, frames=3))
+    others, colours = mixed_by_run(colour, NoiseLaw.white(0.0, frames=3, colour=True))
+    np.testing.assert_allclose(weights, others, rtol=0, atol=1e-5)
+    assert mixture.shape == (64, 90)
+    of_channels = np.repeat(mixture[..., None], 3, axis=-1)
+    np.testing.assert_allclose(of_channels, colours, rtol=0, atol=1e-4)
 
 
-def test_a_lone_frame_has_all_the_weight() -> None:
-    frame = np.random.default_rng(0).integers(0, 256, (40, 30), np.uint8)
-    alone = frames_told(NoiseLaw.white(5.0))
-    weights = run_of([frame]).weights(NETWORKS, alone, whole((40, 30)))
+@pytest.mark.parametrize("colour", [True, False])
+def test_a_lone_frame_has_all_the_weight(colour: bool) -> None:
+    shape = (40, 30, 3) if colour else (40, 30)
+    frame = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    weights, mixture = mixed_by_run([frame], NoiseLaw.white(5.0, colour=colour))
     assert weights.shape == (1, MIXED_BANDS, 40, 30) and (weights == 1).all()
+    assert np.array_equal(mixture, frame)
 
 
 def test_a_folder_without_a_network_is_no_model(tmp_path: Path) -> None:
@@ -288,7 +430,7 @@ def test_a_folder_without_a_network_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "half" / "weigh.onnx").unlink()
     with pytest.raises(CofuseError, match=r"no weigh\.onnx; expected one of auto, or"):
         load_networks(str(tmp_path / "half"))
-    with pytest.raises(CofuseError, match=r"look\.onnx, share\.onnx, weigh\.onnx;"):
+    with pytest.raises(CofuseError, match=r"filter\.onnx, .*, restore\.onnx;"):
         load_networks(str(tmp_path / "nowhere"))
 
 

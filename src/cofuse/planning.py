@@ -11,10 +11,9 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cofuse import restoring
 from cofuse.errors import CofuseError
 from cofuse.memory import default_ceiling, format_size, most_memory
-from cofuse.model import weighing
+from cofuse.model import restoring, weighing
 
 __all__ = ["Plan", "Work", "estimate_seconds", "least_memory", "plan_fusion"]
 

@@ -27,12 +27,14 @@ _CARD = "card.json"
 def train(
     *photos: Path,
     output: Output,
+    part: str = "weighing",
     minutes: float = 10.0,
     start_from: str = "auto",
     from_nothing: Flag = False,
     rate: float = 1e-3,
     side: Whole = 256,
     device: str = "auto",
+    helpers: Whole = 0,
     seed: Whole = 0,
     quiet: Flag = False,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
@@ -48,18 +50,24 @@ def train(
         validation.
     output
         The folder to write: the networks, and a card that says what they have seen.
+    part
+        What to train: weighing (of frames) or restoring (of noisy pictures). The other part is
+        that of the model to set out from.
     minutes
         How long.
     start_from
         Name or folder of the model to set out from.
     from_nothing
-        Set out from no model.
+        Let the part that is trained set out from nothing.
     rate
         Largest learning rate.
     side
-        Side of the stacks in pixels, a multiple of 16 from 64 on.
+        Side of the stacks, or of noisy pictures, in pixels, a multiple of 16 from 64 on.
     device
         auto, cpu, cuda or mps.
+    helpers
+        Processes that make stacks and noisy pictures beside the training; without any they are
+        made between its steps, and a course can be repeated.
     seed
         Seed of all that is random.
     quiet
@@ -76,11 +84,14 @@ def train(
 
     from cofuse import __version__
     from cofuse.devices import DEVICES, resolve_device
-    from cofuse.learning.training import CourseSettings
+    from cofuse.learning.training import PARTS, CourseSettings
     from cofuse.learning.training import train as trained
+    from cofuse.model.network import Networks
     from cofuse.model.runtime import model_folder
     from cofuse.model.saving import read_networks, write_networks
 
+    check("part", part, f"one of {', '.join(PARTS)}", PARTS.__contains__)
+    check_number("helpers", helpers, 0, 64, whole=True)
     check_number("minutes", minutes, 0.001)
     check_number("rate", rate, 1e-8, 0.1)
     check_number("side", side, 64, whole=True)
@@ -88,15 +99,23 @@ def train(
         raise CofuseError(f"`side` is {side}; expected a multiple of 16")
     if output.exists() or not output.parent.is_dir():
         raise CofuseError(f"{output} exists or has no folder to lie in; name a new folder")
-    known = None if from_nothing else model_folder(start_from)
+    known = model_folder(start_from)
     check("device", device, f"one of {', '.join(DEVICES)}", DEVICES.__contains__)
     place = resolve_device(device)
     pictures, digest = _pictures(photos, side)
-    settings = CourseSettings(60 * minutes, rate=rate, side=side, seed=seed)
+    settings = CourseSettings(
+        60 * minutes, part=part, rate=rate, side=side, seed=seed, helpers=helpers
+    )
+    start = read_networks(known)
+    if from_nothing:
+        torch.manual_seed(seed)
+        new = Networks()
+        for name in PARTS[part]:
+            start.set_submodule(name, new.get_submodule(name))
     course = trained(
         torch.from_numpy(pictures).to(place),
         settings,
-        start=None if known is None else read_networks(known),
+        start=start,
         say=lambda course: None if quiet else say(_line(course)),
     )
     card = {
@@ -108,7 +127,8 @@ def train(
         "settings": asdict(settings),
         "steps": course.step,
         "validation": course.curve,
-        "started_from": None if known is None else _card(known),
+        "from_nothing": from_nothing,
+        "started_from": _card(known),
     }
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".cofuse-") as temporary:
         made = Path(temporary) / "model"

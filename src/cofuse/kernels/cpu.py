@@ -93,24 +93,14 @@ def pairing(dual: Floats, image: Array, operator: AnalysisOperator) -> tuple[flo
     return float(norm), float(inner)
 
 
-def hard_shrinkage(
-    image: Array,
-    operator: AnalysisOperator,
-    *,
-    threshold: ArrayLike,
-    scale: Array | None = None,
-) -> Floats:
-    """Drop every patch's coefficients up to ``threshold``, one or a row's, and average.
-
-    ``scale`` says by what to multiply it at the pixels that patches have in their middle.
-    """
+def hard_shrinkage(image: Array, operator: AnalysisOperator, *, threshold: ArrayLike) -> Floats:
+    """Drop every patch's coefficients up to ``threshold``, one or a row's, and average."""
     padded, taps, count = _pad(image), _taps(operator.filters), len(operator.rows)
     limits = np.full(count, threshold, np.float32)
-    local = _in_the_middle(scale, image, operator)
 
     def work(start: int, stop: int) -> Floats:
         out = np.zeros((2, *_band_shape(image, start, stop, taps)), np.float32)
-        loops.hard_band(padded, taps, count, limits, local, start, stop, out)
+        loops.hard_band(padded, taps, count, limits, start, stop, out)
         return out
 
     removed, weights = _gather(_over_bands(work, _patch_rows(image, operator)), image)
@@ -118,26 +108,19 @@ def hard_shrinkage(
 
 
 def wiener_shrinkage(
-    image: Array,
-    guide: Array,
-    operator: AnalysisOperator,
-    *,
-    variance: ArrayLike,
-    scale: Array | None = None,
+    image: Array, guide: Array, operator: AnalysisOperator, *, variance: ArrayLike
 ) -> Floats:
     """Scale every coefficient by v² / (v² + variance), v that of ``guide``, and average.
 
-    There is one variance, or one for every row; ``scale`` says by the square of what to multiply it
-    at the pixels that patches have in their middle.
+    There is one variance, or one for every row.
     """
     padded, guiding = _pad(image), _pad(guide)
     taps, count = _taps(operator.filters), len(operator.rows)
     variances = np.full(count, variance, np.float32)
-    local = _in_the_middle(scale, image, operator)
 
     def work(start: int, stop: int) -> Floats:
         out = np.zeros((2, *_band_shape(image, start, stop, taps)), np.float32)
-        loops.wiener_band(padded, guiding, taps, count, variances, local, start, stop, out)
+        loops.wiener_band(padded, guiding, taps, count, variances, start, stop, out)
         return out
 
     removed, weights = _gather(_over_bands(work, _patch_rows(image, operator)), image)
@@ -184,17 +167,6 @@ def _pool() -> ThreadPoolExecutor:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not live on in a child
-
-
-def _in_the_middle(scale: Array | None, image: Array, operator: AnalysisOperator) -> Floats:
-    """Values of ``scale`` in the middle of every patch of a picture; 1 without it."""
-    n = operator.patch_size
-    shape = image.shape[0] - n + 1, image.shape[1] - n + 1
-    if scale is None:
-        return np.ones(shape, np.float32)
-    first = n // 2
-    middle = scale[first : first + shape[0], first : first + shape[1]]
-    return np.ascontiguousarray(middle, np.float32)
 
 
 def _pad(image: Array) -> Floats:

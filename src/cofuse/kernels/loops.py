@@ -232,7 +232,7 @@ def pairing_band(image, taps, dual, start, stop):  # type: ignore[no-untyped-def
 
 
 @_jit
-def hard_band(image, taps, count, threshold, scale, start, stop, out):  # type: ignore[no-untyped-def]
+def hard_band(image, taps, count, threshold, start, stop, out):  # type: ignore[no-untyped-def]
     """`hard_shrinkage` over a band: what is removed in out[0], the weights in out[1]."""
     width = out.shape[2] - MARGIN - taps.shape[1] + 1
     u = np.zeros((taps.shape[0], width + 2 * MARGIN), np.float32)
@@ -243,14 +243,14 @@ def hard_band(image, taps, count, threshold, scale, start, stop, out):  # type: 
         for j in range(count):
             line = u[j, MARGIN : MARGIN + width]
             for x in range(width):
-                if abs(line[x]) > threshold[j] * scale[y, x]:
+                if abs(line[x]) > threshold[j]:
                     weight[x] += np.float32(1)
                     line[x] = np.float32(0)
         _spread_weighted(u, weight, count, taps, y - start, out)
 
 
 @_jit
-def wiener_band(image, guide, taps, count, variance, scale, start, stop, out):  # type: ignore[no-untyped-def]
+def wiener_band(image, guide, taps, count, variance, start, stop, out):  # type: ignore[no-untyped-def]
     """`wiener_shrinkage` over a band: what is removed in out[0], the weights in out[1]."""
     width = out.shape[2] - MARGIN - taps.shape[1] + 1
     u = np.zeros((taps.shape[0], width + 2 * MARGIN), np.float32)
@@ -264,9 +264,7 @@ def wiener_band(image, guide, taps, count, variance, scale, start, stop, out):  
             line = u[j, MARGIN : MARGIN + width]
             model = v[j, MARGIN : MARGIN + width]
             for x in range(width):
-                here = variance[j] * scale[y, x] * scale[y, x]
-                # Without noise a coefficient of nothing would be divided by nothing.
-                removed = here / (model[x] * model[x] + here + np.float32(1e-30))
+                removed = variance[j] / (model[x] * model[x] + variance[j])
                 weight[x] += (np.float32(1) - removed) ** 2
                 line[x] *= removed
         _spread_weighted(u, weight, count, taps, y - start, out)

@@ -59,44 +59,29 @@ def pairing(dual: Array, image: Array, operator: AnalysisOperator) -> tuple[floa
     return float(np.abs(coefficients).sum()), float((coefficients * dual).sum())
 
 
-def hard_shrinkage(
-    image: Array,
-    operator: AnalysisOperator,
-    *,
-    threshold: ArrayLike,
-    scale: Array | None = None,
-) -> Array:
+def hard_shrinkage(image: Array, operator: AnalysisOperator, *, threshold: ArrayLike) -> Array:
     r"""Drop every patch's coefficients up to ``threshold``, one or a row's, and average.
 
     Ω must have orthonormal rows that span the mean-free patches: then ``y − Ωᵀ(Ωy)_small`` is the
     exact minimiser of ``½‖x − y‖² + (t²/2)‖Ωx‖₀``. Patches are weighted by 1 / (1 + non-zeros),
-    for the sparser an estimate is, the less noise it kept. ``scale`` says by what to multiply the
-    threshold at the pixels that patches have in their middle.
+    for the sparser an estimate is, the less noise it kept.
     """
     u = operator.apply_image(image)
-    small = np.abs(u) <= np.reshape(threshold, (-1, 1, 1)) * _in_the_middle(scale, image, operator)
+    small = np.abs(u) <= np.reshape(threshold, (-1, 1, 1))
     weights = 1.0 / (1.0 + np.count_nonzero(~small, axis=0))
     return _weighted_removal(image, np.where(small, u, 0.0), weights, operator)
 
 
 def wiener_shrinkage(
-    image: Array,
-    guide: Array,
-    operator: AnalysisOperator,
-    *,
-    variance: ArrayLike,
-    scale: Array | None = None,
+    image: Array, guide: Array, operator: AnalysisOperator, *, variance: ArrayLike
 ) -> Array:
     r"""Scale every coefficient by v² / (v² + variance), v that of ``guide``, and average.
 
     The second step after `hard_shrinkage`, whose result is the guide; there is one variance, or one
-    for every row, times the square of ``scale``. Patches are weighted by 1 / (1 + Σ factors²), the
-    noise they keep.
+    for every row. Patches are weighted by 1 / (1 + Σ factors²), the noise they keep.
     """
     u, v = operator.apply_image(image), operator.apply_image(guide)
-    noise = np.reshape(variance, (-1, 1, 1)) * _in_the_middle(scale, image, operator) ** 2
-    # Without noise a coefficient of nothing would be divided by nothing.
-    factors = 1.0 - noise / (v * v + noise + 1e-30)
+    factors = v * v / (v * v + np.reshape(variance, (-1, 1, 1)))
     weights = 1.0 / (1.0 + (factors * factors).sum(axis=0))
     return _weighted_removal(image, u * (1.0 - factors), weights, operator)
 
@@ -132,15 +117,6 @@ def region_areas(labels: Array) -> NDArray[np.int64]:
         regions, _ = label(labels == value)
         areas += np.where(regions > 0, np.bincount(regions.ravel())[regions], 0)
     return areas
-
-
-def _in_the_middle(scale: Array | None, image: Array, operator: AnalysisOperator) -> Array:
-    """Values of ``scale`` in the middle of every patch of a picture; 1 without it."""
-    rows, columns = (length - operator.patch_size + 1 for length in image.shape)
-    if scale is None:
-        return np.ones((rows, columns))
-    first = operator.patch_size // 2
-    return scale[first : first + rows, first : first + columns]
 
 
 def _weighted_removal(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,20 +11,19 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse import restoring
 from cofuse.images import Fusion, Pixels
 from cofuse.memory import Shelf
 from cofuse.methods.distinct import distinct_frames
 from cofuse.methods.run import Levels, Run
-from cofuse.mixing import MIXED_BANDS, REACH, mean_of_channels, split
-from cofuse.model import weighing
+from cofuse.mixing import MIXED_BANDS, mean_of_channels, split
+from cofuse.model import restoring, weighing
+from cofuse.model.restoring import NoiseLeft, halved, restore
 from cofuse.model.runtime import Networks, load_networks
 from cofuse.model.telling import FrameTold, frames_told
 from cofuse.model.tiles import Tile, tiles_of
-from cofuse.model.weighing import weigh_tile
+from cofuse.model.weighing import glance, weigh
 from cofuse.noise import NoiseLaw, estimate_noise
 from cofuse.progress import Progress
-from cofuse.restoring import NoiseLeft, restore
 from cofuse.selection import Choice
 
 __all__ = ["MixedRun"]
@@ -53,11 +53,11 @@ class MixedRun(Run):
         return replace(fusion, source_map=index[choice.index])
 
     def weigh_and_restore(self, law: NoiseLaw, denoise: float) -> tuple[Pixels, Choice]:
-        """Make native pixels: mixed tile by tile, and restored where there is noise."""
+        """Make native pixels: mixed part by part, and restored where there is noise."""
         stack = self.stack
         shape = stack.height, stack.width
         networks = load_networks(self.settings.model, self.device)
-        told, noise = frames_told(law), NoiseLeft(law)
+        noise = NoiseLeft(law)
         restores = denoise > 0 and bool(noise.typical.any())
         image = np.empty(stack.shape, stack.dtype)
         index = np.zeros(shape, np.uint8 if len(stack) <= 256 else np.uint16)
@@ -66,26 +66,26 @@ class MixedRun(Run):
             if restores:
                 kept = self.plan.keep_pictures
                 mixtures = shelves.enter_context(Shelf(1, stack.shape, np.float32, in_memory=kept))
-                scales = shelves.enter_context(Shelf(1, shape, np.float32, in_memory=kept))
-            side = weighing.tile_side(len(stack), keep=self.plan.keep_features)
-            tiles = list(tiles_of(shape, side, weighing.HALO))
+                half = tuple(-(-length // 2) for length in shape)
+                scales = shelves.enter_context(
+                    Shelf(1, (*half, MIXED_BANDS), np.float32, in_memory=kept)
+                )
             with self.stage("fusion"):
-                for done, tile in enumerate(tiles, start=1):
-                    weights = self.weights(networks, told, tile)
-                    mixture = self.mixed(weights, tile)
-                    index[tile.here], confidence[tile.here] = _chosen(weights)
+                for part, numbers, weights, mixture in self.mixed(networks, frames_told(law)):
+                    best, confidence[part.here] = _chosen(weights)
+                    index[part.here] = np.array(numbers)[best]
                     if restores:
-                        mixtures.write(0, mixture, *tile.here)
-                        scales.write(0, noise.scale(weights), *tile.here)
+                        mixtures.write(0, mixture, *part.here)
+                        scales.write(0, noise.scales(numbers, weights), *halved(part.here))
                     if not restores or self.preview is not None:
-                        self.take(image, tile, mixture)
-                    self.progress(Progress("fusion", done, len(tiles)))
+                        self.take(image, part, mixture)
             if restores:
                 tiles = list(tiles_of(shape, restoring.SIDE, restoring.HALO))
                 with self.stage("restoration"):
                     for done, tile in enumerate(tiles, start=1):
                         around = mixtures.read(0, *tile.around)
-                        restored = restore(around, scales.read(0, *tile.around), noise)
+                        told = scales.read(0, *halved(tile.around))
+                        restored = restore(networks, around, told, noise)
                         mixture, restored = around[tile.within], restored[tile.within]
                         if denoise < 1:
                             restored = mixture + np.float32(denoise) * (restored - mixture)
@@ -93,30 +93,39 @@ class MixedRun(Run):
                         self.progress(Progress("restoration", done, len(tiles)))
         return image, Choice(index, confidence)
 
-    def weights(self, networks: Networks, told: list[FrameTold], tile: Tile) -> Levels:
-        """Weigh the frames in a tile; one frame alone is all there is."""
-        if len(told) == 1:
-            rows, columns = (part.stop - part.start for part in tile.here)
-            return np.ones((1, MIXED_BANDS, rows, columns), np.float32)
+    def mixed(
+        self, networks: Networks, told: list[FrameTold]
+    ) -> Iterator[tuple[Tile, list[int], Levels, Levels]]:
+        """Mix part by part: with numbers and weights of the frames that matter, the mixture."""
+        stack = self.stack
+        shape, reference = (stack.height, stack.width), stack.reference
+        side = weighing.tile_side(len(stack), keep=self.plan.keep_features)
+        tiles = list(tiles_of(shape, side, weighing.HALO))
 
-        def read(number: int, where: tuple[slice, slice]) -> Levels:
+        def light(number: int, where: tuple[slice, slice]) -> Levels:
             return mean_of_channels(self.read(number, where)) / np.float32(255)
 
-        keep = self.plan.keep_features
-        return weigh_tile(networks, read, told, self.stack.reference, tile, keep=keep)
-
-    def mixed(self, weights: Levels, tile: Tile) -> Levels:
-        """Mix the frames of a tile, in grey levels."""
-        wider = Tile.of(tile.here, (self.stack.height, self.stack.width), REACH)
-        mixture = np.zeros((3 if self.stack.is_colour else 1, *weights.shape[2:]), np.float32)
-        for number, own in enumerate(weights):
-            if not own.any():
-                continue
-            part = self.read(number, wider.around)
-            for target, plane in zip(mixture, cv2.split(part), strict=True):
-                for band, weight in zip(split(np.asarray(plane, np.float32)), own, strict=True):
-                    target += weight * band[wider.within]
-        return np.moveaxis(mixture, 0, -1) if self.stack.is_colour else mixture[0]
+        for done, tile in enumerate(tiles, start=1):
+            if len(stack) == 1:
+                rows, columns = (part.stop - part.start for part in tile.here)
+                whole = np.ones((1, MIXED_BANDS, rows, columns), np.float32)
+                yield tile, [0], whole, self.read(0, tile.here)
+            else:
+                keep = self.plan.keep_features
+                seen = glance(networks, light, told, reference, tile, keep=keep)
+                for part, numbers in seen.parts(shape):
+                    frames = {number: self.read(number, part.around) for number in numbers}
+                    lights = {
+                        number: mean_of_channels(frame) / np.float32(255)
+                        for number, frame in frames.items()
+                    }
+                    beside = None
+                    if reference is not None:
+                        beside = lights.get(reference)
+                        beside = light(reference, part.around) if beside is None else beside
+                    weights = weigh(networks, seen, part, lights, beside, told, reference)
+                    yield part, numbers, weights, _mixed(frames.values(), weights, part)
+            self.progress(Progress("fusion", done, len(tiles)))
 
     def read(self, number: int, where: tuple[slice, slice]) -> Levels:
         """Read a part of a frame, in grey levels."""
@@ -127,6 +136,20 @@ class MixedRun(Run):
         image[tile.here] = self.stack.from_levels(levels)
         if self.preview is not None:
             self.preview(*tile.here, image[tile.here])
+
+
+def _mixed(frames: Iterable[Levels], weights: Levels, part: Tile) -> Levels:
+    """Mix frames, read around a part."""
+    mixture: list[Levels] = []
+    for frame, own in zip(frames, weights, strict=True):
+        planes = cv2.split(frame)
+        if not mixture:
+            mixture = [np.zeros(weights.shape[2:], np.float32) for _ in planes]
+        if own.any():
+            for target, plane in zip(mixture, planes, strict=True):
+                for band, weight in zip(split(np.asarray(plane, np.float32)), own, strict=True):
+                    target += weight * band[part.within]
+    return mixture[0] if len(mixture) == 1 else np.asarray(cv2.merge(mixture), np.float32)
 
 
 def _chosen(weights: Levels) -> tuple[NDArray[np.intp], Levels]:

@@ -20,8 +20,15 @@ Planes = NDArray[np.float32]
 Networks = Callable[..., list[Planes]]
 
 MODELS = Path(__file__).parent.parent / "data" / "models"
-#: How many inputs each network has.
-_INPUTS = {"look": 3, "share": 4, "weigh": 9}
+#: How many dimensions each input of a network has: planes have 4, what it is told has 2.
+_INPUTS = {
+    "filter": [4],
+    "look": [4, 4, 2],
+    "share": [4] * 3,
+    "weigh": [4] * 6,
+    "border": [4, 4, 4, 2, 4],
+    "restore": [4, 4],
+}
 NAMES = tuple(_INPUTS)
 
 
@@ -69,8 +76,10 @@ def _on_processor(folder: Path) -> Networks:
             raise CofuseError(
                 f"{file} cannot be read as a network; expected one that `cofuse train` wrote"
             ) from error
-        if len(session.get_inputs()) != inputs:
-            raise CofuseError(f"{file} is another network; expected one of {inputs} inputs")
+        if [len(given.shape) for given in session.get_inputs()] != inputs:
+            raise CofuseError(
+                f"{file} is another network; expected the one that `cofuse train` wrote there"
+            )
         sessions[name] = session
 
     def run(name: str, *inputs: Planes) -> list[Planes]:

@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cofuse.model.network import FEATURES, FOLDED, TOLD, Networks
+from cofuse.mixing import MIXED_BANDS
+from cofuse.model.network import CONTEXT, FEATURES, FILTERED, TOLD, Networks
 
 __all__ = ["read_networks", "write_networks"]
 
@@ -16,12 +17,19 @@ __all__ = ["read_networks", "write_networks"]
 def write_networks(networks: Networks, folder: Path) -> None:
     """Write the networks as NAME.onnx into a folder."""
     side = 64
-    halves = [torch.zeros(1, n, side >> (i + 1), side >> (i + 1)) for i, n in enumerate(FEATURES)]
-    picture, half = torch.zeros(1, 3, side, side), torch.zeros(1, 1, side // 2, side // 2)
+
+    def planes(count: int, smaller: int = 1) -> Tensor:
+        return torch.zeros(1, count, side // smaller, side // smaller)
+
+    features = [planes(n, 4 << i) for i, n in enumerate(FEATURES)]
+    told = torch.zeros(1, TOLD)
     samples: dict[str, tuple[Tensor, ...]] = {
-        "look": (picture[:, :1], picture, torch.zeros(1, TOLD)),
-        "share": tuple(torch.cat([half, half], 1) for half in halves),
-        "weigh": (half.expand(-1, FOLDED, -1, -1), *halves, *halves),
+        "filter": (planes(1),),
+        "look": (planes(FILTERED, 4), planes(2 * FILTERED, 4), told),
+        "share": tuple(torch.cat([feature, feature], 1) for feature in features),
+        "weigh": (*features, *features),
+        "border": (planes(1), planes(1), planes(3), told, planes(CONTEXT, 4)),
+        "restore": (planes(3), planes(2 * MIXED_BANDS, 2)),
     }
     for name, network in networks.named_children():
         inputs = samples[name]

@@ -9,17 +9,12 @@ import numpy as np
 from cofuse.mixing import octaves_in_bands
 from cofuse.noise import NoiseLaw
 
-__all__ = ["TOLD", "FrameTold", "frames_told"]
-
-#: Part of the noise that networks are told of: they average frames by it, and what they leave is
-#: taken out after them. The best of 1, 1/2, 1/4 and none on stacks simulated from 4 pictures of
-#: training, of 2, 5 and 10 frames with noise of 5, 15 and 25 grey levels: 0.1 to 0.9 dB over 1.
-TOLD = 0.25
+__all__ = ["FrameTold", "frames_told"]
 
 
 @dataclass(frozen=True)
 class FrameTold:
-    """Noise, as far as it is told, of a frame's mean of channels in fine and in coarse bands.
+    """Noise of a frame's mean of channels in fine and in coarse bands.
 
     White is 1; it is the noise at mid-grey. ``floor`` is the share of its variance that is there
     in black.
@@ -36,7 +31,7 @@ def frames_told(law: NoiseLaw) -> list[FrameTold]:
     if law.levels.shape[1] == 3:
         # The luminance plane of a law is a sum over channels by the root of their number.
         levels = levels / 3**0.5
-    bands = TOLD * np.sqrt(levels**2 @ octaves_in_bands().T)
+    bands = np.sqrt(levels**2 @ octaves_in_bands().T)
     variance = float(law.model.sigma_at(127.5)) ** 2
     floor = law.model.floor**2 / variance if variance > 0 else 1.0
     return [FrameTold(float(own[0]), float(own[2]), floor) for own in bands]

@@ -1,19 +1,20 @@
-"""What every frame of a stack weighs, band by band, at the pixels of a tile."""
+"""What every frame of a stack weighs, band by band: a glance at all, then a look at some."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.mixing import MIXED_BANDS, blurred
+from cofuse.mixing import MIXED_BANDS, REACH, blurred
 from cofuse.model.runtime import Networks
 from cofuse.model.telling import FrameTold
 from cofuse.model.tiles import MULTIPLE, Tile, padded
 
-__all__ = ["HALO", "tile_side", "weigh_tile", "working_bytes"]
+__all__ = ["HALO", "LEAST_SHARE", "Glance", "glance", "tile_side", "weigh", "working_bytes"]
 
 Levels = NDArray[np.float32]
 #: Reads a frame's luminance, 0 to 1, in rows and columns.
@@ -21,44 +22,107 @@ Read = Callable[[int, tuple[slice, slice]], Levels]
 
 #: Pixels around a tile that its weights depend on.
 HALO = 128
-#: A weight, by the largest at the same place, below which it counts as none: where one frame is
-#: the only sharp one its pixels are not touched, and frames without weight need not be mixed.
+#: Pixels around a part of a tile that are read of frames: enough for its weights, and for mixing.
+_AROUND = REACH
+#: Side in pixels of the parts of a tile, each with frames of its own that are looked at closely;
+#: of the smallest tiles, which are for many frames, it is half of this.
+_PART = 256
+#: Pixels for each of a glance, along a side.
+_COARSE = 4
+#: A coarse weight, by the largest at the same place, below which a frame is left out there.
+LEAST_SHARE = 0.03
+#: The same of exact weights: where one frame is the only sharp one its pixels are not touched.
 _LEAST_WEIGHT = 0.001
 #: Sides of tiles in pixels. What is seen around a tile costs the less the larger it is, so the
-#: largest is taken in which the features of all frames fit into so many bytes; where they fit into
-#: none but the smallest, frames are looked at twice, and luminance and weights have to fit.
-_SIDES, _KEPT_BYTES = (768, 512, 256), 450_000_000
-#: Bytes that features and folded planes have for a pixel: what `network.Look` returns.
-_FEATURE_BYTES = 4 * (4 + 32 / 4 + 48 / 16 + 64 / 64 + 96 / 256)
+#: largest is taken in which what is kept of all frames fits into so many bytes; where it fits into
+#: none, frames are looked at again instead.
+_SIDES, _KEPT_BYTES = (1536, 1024, 768, 512, 256), 450_000_000
+#: Bytes that a glance has for a pixel of a frame: what is filtered, features, and context.
+_FILTERED, _FEATURES, _CONTEXT = 4 * 33 / 16, 4 * (32 / 16 + 48 / 64 + 96 / 256), 4 * 32 / 16
 #: Bytes a pixel that the networks need beside at their most.
-_NETWORK_BYTES = 600
+_NETWORK_BYTES = 160
+
+
+@dataclass(frozen=True)
+class Glance:
+    """What is seen of all frames around a tile at a quarter of the size.
+
+    Attributes
+    ----------
+    tile
+        The tile.
+    contexts
+        Scores of bands, and more, of every frame: (frames, planes, h, w).
+    shares
+        Part that every frame has in the mixture to look at beside it: (frames, h, w).
+    side
+        Side of the parts in pixels.
+    """
+
+    tile: Tile
+    contexts: Levels
+    shares: Levels
+    side: int = _PART
+
+    def parts(self, shape: tuple[int, int]) -> Iterator[tuple[Tile, list[int]]]:
+        """Cut the tile of a picture into parts, each with the numbers of frames that matter."""
+        (rows, columns), side = self.tile.here, self.side
+        for top in range(rows.start, rows.stop, side):
+            for left in range(columns.start, columns.stop, side):
+                down, right = min(top + side, rows.stop), min(left + side, columns.stop)
+                part = Tile.of((slice(top, down), slice(left, right)), shape, _AROUND)
+                shares = self.shares[:, *self._within(part)]
+                yield part, [number for number, own in enumerate(shares) if own.any()]
+
+    def _within(self, part: Tile) -> tuple[slice, slice]:
+        rows, columns = (
+            slice((here.start - all_.start) // _COARSE, -(-(here.stop - all_.start) // _COARSE))
+            for here, all_ in zip(part.around, self.tile.around, strict=True)
+        )
+        return rows, columns
+
+    def of(self, number: int, part: Tile) -> tuple[Levels, Levels]:
+        """Context of a frame around a part, and its share of the mixture in full size."""
+        import cv2  # takes a while to load
+
+        where = self._within(part)
+        rows, columns = (here.stop - here.start for here in part.around)
+        share = self.shares[number, *where]
+        size = share.shape[1] * _COARSE, share.shape[0] * _COARSE
+        large = cv2.resize(share, size, interpolation=cv2.INTER_LINEAR)
+        return (
+            np.ascontiguousarray(self.contexts[number, :, *where])[None],
+            np.asarray(large[:rows, :columns], np.float32),
+        )
 
 
 def tile_side(frames: int, *, keep: bool = True) -> int:
     """Side of the tiles of a stack of so many frames, in pixels; the smallest with nothing kept."""
-    if not keep:
-        return _SIDES[-1]
-    keeping = [side for side in _SIDES[:-1] if _fit(frames, side, _FEATURE_BYTES, 0)]
-    looking = [side for side in _SIDES if _fit(frames, side, 4, 4 * MIXED_BANDS)]
-    return (keeping or looking or _SIDES[-1:])[0]
+    fitting = [side for side in _SIDES if keep and _fit(frames, side)]
+    return (fitting or _SIDES[-1:])[0]
 
 
-def _fit(frames: int, side: int, seen: float, made: float) -> bool:
-    """Whether so many bytes for each pixel seen and made of all frames may be kept."""
-    return frames * (seen * (side + 2 * HALO) ** 2 + made * side**2) <= _KEPT_BYTES
+def _part_side(side: int) -> int:
+    """Side of the parts of tiles of so many pixels."""
+    return _PART if side > _SIDES[-1] else _PART // 2
+
+
+def _fit(frames: int, side: int) -> bool:
+    """Whether what is filtered and seen of all frames may be kept."""
+    return frames * (_FILTERED + _FEATURES) * (side + 2 * HALO) ** 2 <= _KEPT_BYTES
 
 
 def working_bytes(shape: tuple[int, int], frames: int, *, keep: bool) -> int:
     """Memory that weighing a tile takes, with features kept if they fit or with nothing kept."""
     side = tile_side(frames, keep=keep)
-    made = math.prod(min(side, length) for length in shape)
     seen = math.prod(min(side + 2 * HALO, length + MULTIPLE) for length in shape)
-    keep = keep and _fit(frames, side, _FEATURE_BYTES, 0)
-    every = seen * (4 + _FEATURE_BYTES * keep) + made * 4 * MIXED_BANDS
-    return round(frames * every + seen * _NETWORK_BYTES)
+    part = math.prod(min(_part_side(side) + 2 * _AROUND, length + MULTIPLE) for length in shape)
+    kept = _FILTERED + _FEATURES if keep and _fit(frames, side) else 0.0
+    every = seen * max(kept, _CONTEXT) + part * 4 * (MIXED_BANDS + 9)
+    return round(frames * every + (seen + part) * _NETWORK_BYTES)
 
 
-def weigh_tile(
+def glance(
     networks: Networks,
     read: Read,
     told: list[FrameTold],
@@ -66,54 +130,115 @@ def weigh_tile(
     tile: Tile,
     *,
     keep: bool = True,
-) -> Levels:
-    """Weigh all frames at the pixels of a tile: (frames, bands, h, w), adding up to 1.
+) -> Glance:
+    """Glance at all frames around a tile.
 
-    Features of all frames are kept between two passes, or made twice.
+    What is filtered and seen of every frame is kept from pass to pass, or made again.
     """
     count = len(told)
-    keep = keep and _fit(count, tile_side(count), _FEATURE_BYTES, 0)
-    frames = [read(number, tile.around) for number in range(count)]
-    mean, strength = np.zeros_like(frames[0]), np.zeros_like(frames[0])
-    for frame in frames:
-        mean += frame / np.float32(count)
-        detail = frame - blurred(frame, 5)
-        strength += np.abs(detail) / np.float32(count)
-    strength = blurred(strength, 9)
-    beside = frames[0 if reference is None else reference]
-    stack = padded(np.stack([mean, strength, beside]))
+    asked, keep = keep, keep and _fit(count, tile_side(count))
+    numbers = told_numbers(told, reference)
+
+    def filtered(number: int) -> Levels:
+        (own,) = networks("filter", padded(read(number, tile.around)[None]))
+        return own
+
+    owns = [filtered(number) for number in range(count)] if keep else []
+    (stack,) = _pooled(([own] for own in owns or map(filtered, range(count))), count)
 
     def look(number: int) -> list[Levels]:
-        own = told[number]
-        numbers = [own.fine, own.coarse, own.floor, number == reference, reference is not None]
-        return networks(
-            "look", padded(frames[number][None]), stack, np.array([numbers], np.float32)
-        )
+        own = owns[number] if keep else filtered(number)
+        return networks("look", own, stack, numbers[number])
 
-    kept: list[list[Levels]] = []
-    pooled: list[Levels] = []
+    kept = [look(number) for number in range(count)] if keep else []
+    owns.clear()
+    shared = networks("share", *_pooled(kept or map(look, range(count)), count))
+    contexts: Levels | None = None
     for number in range(count):
-        seen = look(number)
-        features = seen[1:]
-        if keep:
-            kept.append(seen)
-        if not pooled:
-            # Activations are never below 0, so that 0 is no maximum of its own.
-            pooled = [np.zeros((2, *feature.shape[1:]), np.float32) for feature in features]
-        for (mean_so_far, largest), feature in zip(pooled, features, strict=True):
-            mean_so_far += feature[0] / np.float32(count)
-            np.maximum(largest, feature[0], out=largest)
-    shared = networks("share", *(both.reshape(1, -1, *both.shape[2:]) for both in pooled))
-    del pooled
-    rows, columns = tile.within
-    shape = rows.stop - rows.start, columns.stop - columns.start
-    scores = np.empty((count, MIXED_BANDS, *shape), np.float32)
-    for number in range(count):
-        seen = kept[number] if keep else look(number)
-        (made,) = networks("weigh", *seen, *shared)
-        scores[number] = made[0][:, rows, columns]
+        (context,) = networks("weigh", *(kept[number] if keep else look(number)), *shared)
+        if contexts is None:
+            contexts = np.empty((count, *context.shape[1:]), np.float32)
+        contexts[number] = context[0]
         if keep:
             kept[number] = []
+    assert contexts is not None
+    side = _part_side(tile_side(count, keep=asked))
+    return Glance(tile, contexts, _shares(contexts[:, :MIXED_BANDS]), side)
+
+
+def _pooled(of_frames: Iterable[list[Levels]], count: int) -> list[Levels]:
+    """Mean and maximum over frames of each of their planes (1, …), side by side."""
+    pooled: list[Levels] = []
+    for planes in of_frames:
+        if not pooled:
+            # Activations are never below 0, so that 0 is no maximum of its own.
+            pooled = [np.zeros((1, 2 * p.shape[1], *p.shape[2:]), np.float32) for p in planes]
+        for both, own in zip(pooled, planes, strict=True):
+            mean, largest = np.split(both[0], 2)
+            mean += own[0] / np.float32(count)
+            np.maximum(largest, own[0], out=largest)
+    return pooled
+
+
+def told_numbers(told: list[FrameTold], reference: int | None) -> list[Levels]:
+    """What networks are told of each frame."""
+    return [
+        np.array(
+            [[own.fine, own.coarse, own.floor, number == reference, reference is not None]],
+            np.float32,
+        )
+        for number, own in enumerate(told)
+    ]
+
+
+def _shares(scores: Levels) -> Levels:
+    """Shares in the mixture to look at: roots of weights, as frames are to be seen before they win.
+
+    The same as `learning.training.steps.shares`.
+    """
+    scores = scores - scores.max(axis=0)
+    weights = np.exp(scores, out=scores)
+    weights /= weights.sum(axis=0)
+    mean = weights.mean(axis=1)
+    seen = np.sqrt(mean)
+    seen *= mean > LEAST_SHARE * mean.max(axis=0)
+    return np.asarray(seen / seen.sum(axis=0), np.float32)
+
+
+def weigh(
+    networks: Networks,
+    seen: Glance,
+    part: Tile,
+    lights: Mapping[int, Levels],
+    beside: Levels | None,
+    told: list[FrameTold],
+    reference: int | None,
+) -> Levels:
+    """Weigh frames at the pixels of a part: (frames, bands, h, w), adding up to 1.
+
+    ``lights`` are the luminances around it of the frames that matter, ``beside`` the reference's.
+    """
+    numbers = told_numbers(told, reference)
+    contexts, shares, details = {}, {}, {}
+    shape = next(iter(lights.values())).shape
+    mixture, strength = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+    for number, light in lights.items():
+        contexts[number], shares[number] = seen.of(number, part)
+        details[number] = light - blurred(light, 5)
+        mixture += shares[number] * light
+        strength += shares[number] * np.abs(details[number])
+    strength = blurred(strength, 9)
+    planes = [mixture, strength, mixture if beside is None else beside]
+    stack = padded(np.stack(planes), _COARSE)
+    within = part.within
+    scores = np.empty(
+        (len(lights), MIXED_BANDS, *(here.stop - here.start for here in within)), np.float32
+    )
+    for scored, number in zip(scores, lights, strict=True):
+        light, detail = (padded(own[number][None], _COARSE) for own in (lights, details))
+        (made,) = networks("border", light, detail, stack, numbers[number], contexts[number])
+        scored[:] = made[0][:, *within]
+        scored[:, shares[number][within] <= 0] = -np.inf
     scores -= scores.max(axis=0)
     weights = np.exp(scores, out=scores)
     weights *= weights > _LEAST_WEIGHT

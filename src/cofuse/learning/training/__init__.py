@@ -1,5 +1,5 @@
 """Training the networks of `cofuse.model` in the made world; needs torch, the extra ``gpu``."""
 
-from cofuse.learning.training.course import Course, CourseSettings, train
+from cofuse.learning.training.course import PARTS, Course, CourseSettings, train
 
-__all__ = ["Course", "CourseSettings", "train"]
+__all__ = ["PARTS", "Course", "CourseSettings", "train"]

@@ -6,30 +6,39 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from queue import Empty
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from cofuse.errors import CofuseError
-from cofuse.learning.training.steps import (
-    Stacks,
-    drawn,
-    turned,
-    weighing_loss,
-    weights_of,
+from cofuse.learning.training.restoring import (
+    Noisy,
+    drawn_pictures,
+    flipped,
+    restored,
+    restoring_loss,
+    white_pictures,
 )
-from cofuse.learning.training.told import mixed
+from cofuse.learning.training.steps import Stacks, drawn, turned, weighing_loss, weights_of
+from cofuse.learning.training.told import mixed, split
 from cofuse.learning.world import World
 from cofuse.model.network import Networks
 
-__all__ = ["Course", "CourseSettings", "train"]
+__all__ = ["PARTS", "Course", "CourseSettings", "train"]
+
+#: What can be trained, one at a time, and the networks that it is.
+PARTS = {"weighing": ("filter", "look", "share", "weigh", "border"), "restoring": ("restore",)}
 
 #: Numbers of frames that stacks have, and how often; a step has about as many frames in all.
-_FRAMES = {2: 0.28, 3: 0.2, 4: 0.16, 6: 0.14, 9: 0.12, 16: 0.06, 28: 0.04}
+_FRAMES = {2: 0.24, 3: 0.16, 4: 0.12, 6: 0.14, 9: 0.12, 16: 0.12, 28: 0.1}
 #: Every so many photographs one is kept for validation.
 _KEPT_ASIDE = 15
+#: Seconds that a draw may take, and the part of a device's memory that all helpers may have.
+_PATIENCE, _SHARE = 120.0, 0.5
 #: Stacks of validation: how many frames they have.
 _VALIDATION = (2, 2, 3, 5, 8)
 
@@ -42,20 +51,27 @@ class CourseSettings:
     ----------
     seconds
         How long; the rate falls along a cosine to nothing.
+    part
+        One of `PARTS`.
     rate
         Largest learning rate, after a short warming up.
     frames
-        Frames in a step.
+        Frames in a step, or pictures to restore.
     side
-        Side of the stacks in pixels, a multiple of 16.
+        Side of these in pixels, a multiple of 16.
+    helpers
+        Processes that draw what is learned from beside the training; without any it is drawn
+        between steps, and the course can be repeated to the last bit.
     """
 
     seconds: float
+    part: str = "weighing"
     rate: float = 1e-3
     frames: int = 32
     side: int = 256
     validate_every: float = 60.0
     seed: int = 0
+    helpers: int = 0
 
 
 @dataclass
@@ -88,27 +104,28 @@ def train(
     networks = Networks() if start is None else copy.deepcopy(start)
     networks = networks.to(photos.device, memory_format=torch.channels_last)
     course = Course(settings, networks, copy.deepcopy(networks), World(used, seed=settings.seed))
-    world = World(kept, seed=1)
-    validation = [drawn(world, 4, count, settings.side) for count in _VALIDATION for _ in range(2)]
-    parameters = list(networks.parameters())
+    trained = [networks.get_submodule(name) for name in PARTS[settings.part]]
+    parameters = [values for network in trained for values in network.parameters()]
     optimiser = torch.optim.AdamW(parameters, lr=1e-3, weight_decay=1e-4, betas=(0.9, 0.98))
-    stacks = _stacks(course)
-    began, next_time = time.perf_counter(), settings.validate_every
-    while (seconds := time.perf_counter() - began) < settings.seconds:
-        for group in optimiser.param_groups:
-            group["lr"] = _rate(settings, course.step, seconds / settings.seconds)
-        loss = weighing_loss(networks, next(stacks))
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        if bool(torch.isfinite(norm)):
-            optimiser.step()
-        course.step += 1
-        _follow(course)
-        if seconds > next_time:
-            next_time += settings.validate_every
-            _validate(course, validation, seconds, say)
-    _validate(course, validation, settings.seconds, say)
+    validation = _validation(World(kept, seed=1), settings)
+    with _drawn_beside(course, used) as draws:
+        losses = _losses(course, draws)
+        began, next_time = time.perf_counter(), settings.validate_every
+        while (seconds := time.perf_counter() - began) < settings.seconds:
+            for group in optimiser.param_groups:
+                group["lr"] = _rate(settings, course.step, seconds / settings.seconds)
+            loss = next(losses)
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+            if bool(torch.isfinite(norm)):
+                optimiser.step()
+            course.step += 1
+            _follow(course)
+            if seconds > next_time:
+                next_time += settings.validate_every
+                _validate(course, validation, seconds, say)
+        _validate(course, validation, settings.seconds, say)
     return course
 
 
@@ -125,13 +142,80 @@ def _follow(course: Course) -> None:
         torch._foreach_lerp_(means, values, pace)
 
 
-def _stacks(course: Course) -> Iterator[Stacks]:
-    chance, settings = course.world.chance, course.settings
+def _losses(course: Course, draws: Iterator[Stacks | Noisy]) -> Iterator[Tensor]:
+    """Use all that is drawn twice or more, flipped and turned: drawing takes longer than a step."""
+    for batch in draws:
+        if isinstance(batch, Noisy):
+            for part in flipped(batch, course.world, times=4):
+                yield restoring_loss(course.networks, part)
+        else:
+            for stacks in turned(batch, course.world, parts=2):
+                yield weighing_loss(course.networks, stacks)
+
+
+def _draws(world: World, settings: CourseSettings) -> Iterator[Stacks | Noisy]:
     counts = {str(count): share for count, share in _FRAMES.items()}
     while True:
-        count = int(chance.pick(**counts))
-        batch = max(1, settings.frames // count)
-        yield from turned(drawn(course.world, 2 * batch, count, settings.side), course.world, 2)
+        if settings.part == "restoring":
+            yield drawn_pictures(world, settings.frames, settings.side)
+        else:
+            count = int(world.chance.pick(**counts))
+            batch = max(1, settings.frames // count)
+            yield drawn(world, 2 * batch, count, settings.side)
+
+
+def _draw_into(queue: Any, photos: Tensor, settings: CourseSettings, seed: int) -> None:
+    """Draw in a process of its own, for ever."""
+    if photos.is_cuda:
+        # What is no longer needed is given back only where there is a limit.
+        torch.cuda.set_per_process_memory_fraction(_SHARE / settings.helpers)
+    for batch in _draws(World(photos, seed=seed), settings):
+        queue.put(batch)
+
+
+def _taken(queue: Any) -> Iterator[Stacks | Noisy]:
+    while True:
+        try:
+            yield queue.get(timeout=_PATIENCE)
+        except Empty as error:
+            raise CofuseError(
+                f"no helper has drawn anything for {_PATIENCE:g} seconds; train with fewer of "
+                "them, or with none"
+            ) from error
+
+
+@contextmanager
+def _drawn_beside(course: Course, photos: Tensor) -> Iterator[Iterator[Stacks | Noisy]]:
+    """Draw in processes beside the training, if any are asked for: both wait for the device."""
+    settings = course.settings
+    if not settings.helpers:
+        yield _draws(course.world, settings)
+        return
+    context = torch.multiprocessing.get_context("spawn")
+    queue = context.Queue(2 * settings.helpers)
+    helpers = [
+        context.Process(
+            target=_draw_into, args=(queue, photos, settings, settings.seed + 1000 + i), daemon=True
+        )
+        for i in range(settings.helpers)
+    ]
+    for helper in helpers:
+        helper.start()
+    try:
+        yield _taken(queue)
+    finally:
+        for helper in helpers:
+            helper.terminate()
+        for helper in helpers:
+            helper.join()
+
+
+def _validation(world: World, settings: CourseSettings) -> list[Stacks | Noisy]:
+    side = settings.side
+    if settings.part == "restoring":
+        plain = [white_pictures(world, 24, side, sigma) for sigma in (15.0, 25.0)]
+        return [*plain, *(drawn_pictures(world, 24, side) for _ in range(8))]
+    return [drawn(world, 4, count, side) for count in _VALIDATION for _ in range(2)]
 
 
 def _psnr(picture: Tensor, truth: Tensor) -> float:
@@ -140,15 +224,22 @@ def _psnr(picture: Tensor, truth: Tensor) -> float:
 
 
 def _validate(
-    course: Course, validation: list[Stacks], seconds: float, say: Callable[[Course], None]
+    course: Course,
+    validation: list[Stacks | Noisy],
+    seconds: float,
+    say: Callable[[Course], None],
 ) -> None:
     row: dict[str, Any] = {"step": course.step, "seconds": round(seconds, 1)}
     figures = []
     with torch.no_grad():
-        for stacks in validation:
-            s = stacks.scenes
-            weights = weights_of(course.average, s.frames, stacks.levels, s.floor, s.reference)
-            figures.append(_psnr(sum(mixed(s.clean, weights)), s.truth))
+        for batch in validation:
+            if isinstance(batch, Noisy):
+                figures.append(_psnr(restored(course.average, batch), batch.clean))
+                continue
+            s = batch.scenes
+            _, weights = weights_of(course.average, s.frames, batch.levels, s.floor, s.reference)
+            bands = mixed(split(s.clean.flatten(0, 1)), weights)
+            figures.append(_psnr(torch.stack(bands).sum(0), s.truth))
     row["psnr"] = [round(figure, 2) for figure in figures]
     course.curve.append(row)
     say(course)

@@ -9,15 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cofuse.learning.training.told import (
-    frames_told,
-    mixed,
-    noise_levels,
-    split,
-)
+from cofuse.learning.training.told import mixed, noise_levels, split, told_numbers
 from cofuse.learning.world import Scenes, World
 from cofuse.mixing import MIXED_BANDS
-from cofuse.model.network import Networks
+from cofuse.model.network import Networks, amplitude, fine_detail
+from cofuse.model.weighing import LEAST_SHARE
 
 __all__ = [
     "Stacks",
@@ -28,9 +24,14 @@ __all__ = [
 ]
 
 #: Part of the noise left in a mixture that counts: the rest is what restoring takes out of it.
-_NOISE_COUNTS = 0.25
+_NOISE_COUNTS = 0.12
+#: How much the coarse weights count for themselves: they are to leave no frame out that matters.
+_COARSE_COUNTS = 0.3
 #: How much detail counts that is not as in the truth, by how much of it is around.
 _DETAIL_COUNTS = 0.3
+#: How much it counts beside that less of it is there than in the truth: half of two frames, one of
+#: them sharp, is not halfway right.
+_LOST_COUNTS = 0.6
 #: Detail, 0 to 1, below which a difference no longer counts the more the fainter it is.
 _FAINT = 0.006
 #: Squared errors below this, 0.4 grey levels, are as good as none.
@@ -39,20 +40,59 @@ _SMALL_ERROR = 3e-6
 
 def weights_of(
     networks: Networks, frames: Tensor, levels: Tensor, floor: Tensor, reference: Tensor
-) -> Tensor:
-    """Weigh frames (B, K, 3, H, W): (B, K, bands, H, W), adding up to 1 over the frames."""
+) -> tuple[Tensor, Tensor]:
+    """Weigh frames (B, K, 3, H, W): (B, K, bands, H, W), adding up to 1; coarsely, and exactly."""
     batch, count = frames.shape[:2]
-    folded, *features = networks.look(*frames_told(frames, levels, floor, reference))
+
+    def of_stacks(planes: Tensor) -> Tensor:
+        return planes.view(batch, count, *planes.shape[1:])
+
+    def of_frames(planes: Tensor) -> Tensor:
+        return planes[:, None].expand(-1, count, -1, -1, -1).flatten(0, 1)
+
+    def chosen(planes: Tensor) -> Tensor:
+        return planes[torch.arange(batch, device=planes.device), reference.clamp_min(0)]
+
+    light = frames.mean(2).flatten(0, 1)[:, None]
+    told = told_numbers(levels, floor, reference)
+    with torch.autocast(light.device.type, enabled=False):
+        # Rounded to eight bits, faint detail beside brightness would be lost.
+        own = networks.filter(light)
+    every = of_stacks(own)
+    stack = torch.cat([every.mean(1), every.amax(1)], 1)
+    features = networks.look(own, of_frames(stack), told)
     pooled = []
     for feature in features:
-        of_stack = feature.view(batch, count, *feature.shape[1:])
-        pooled.append(torch.cat([of_stack.mean(1), of_stack.amax(1)], 1))
-    shared = [
-        plane[:, None].expand(-1, count, -1, -1, -1).flatten(0, 1)
-        for plane in networks.share(*pooled)
-    ]
-    scores = networks.weigh(folded, *features, *shared)
-    return scores.float().view(batch, count, MIXED_BANDS, *scores.shape[2:]).softmax(1)
+        every = of_stacks(feature)
+        pooled.append(torch.cat([every.mean(1), every.amax(1)], 1))
+    shared = [of_frames(plane) for plane in networks.share(*pooled)]
+    context = networks.weigh(*features, *shared)
+    coarse = of_stacks(context[:, :MIXED_BANDS].float()).softmax(1)
+    sharing = _larger(shares(coarse))
+    detail = fine_detail(light)
+    mixture = (sharing * of_stacks(light)).sum(1)
+    strength = amplitude((sharing * of_stacks(detail.abs())).sum(1))
+    stack = torch.cat([mixture, strength, chosen(of_stacks(light))], 1)
+    scores = of_stacks(networks.border(light, detail, of_frames(stack), told, context).float())
+    return _larger(coarse), scores.masked_fill(sharing <= 0, -1e4).softmax(1)
+
+
+def shares(coarse: Tensor) -> Tensor:
+    """Shares (B, K, 1, h, w) in the mixture to look at, of coarse weights (B, K, bands, h, w).
+
+    Roots of weights: a frame is seen well before it is the best.
+    """
+    weight = coarse.mean(2, keepdim=True)
+    seen = weight.sqrt() * (weight > LEAST_SHARE * weight.amax(1, keepdim=True))
+    return seen / seen.sum(1, keepdim=True)
+
+
+def _larger(planes: Tensor) -> Tensor:
+    """Enlarge planes (B, K, C, h, w) four times."""
+    flat = F.interpolate(
+        planes.flatten(0, 1), scale_factor=4.0, mode="bilinear", align_corners=False
+    )
+    return flat.view(*planes.shape[:2], *flat.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -100,15 +140,26 @@ def weighing_loss(networks: Networks, stacks: Stacks) -> Tensor:
     """How far mixtures are off: in detail, in all, and in the noise left in them."""
     s = stacks.scenes
     with torch.autocast(s.frames.device.type, torch.bfloat16, enabled=s.frames.is_cuda):
-        weights = weights_of(networks, s.frames, stacks.levels, s.floor, s.reference)
-    bands = mixed(s.clean, weights)
-    noise = sum(mixed(s.frames - s.clean, weights))
-    error = (sum(bands) - s.truth).square().mean((1, 2, 3))
-    assert isinstance(noise, Tensor)
-    error = error + _NOISE_COUNTS * noise.square().mean((1, 2, 3))
-    loss = torch.log(error + _SMALL_ERROR).mean()
-    for ours, true in zip(bands[:-1], split(s.truth)[:-1], strict=True):
-        off = F.avg_pool2d((ours - true).abs().mean(1, keepdim=True), 9, 4)
-        there = F.avg_pool2d(true.abs().mean(1, keepdim=True), 9, 4)
-        loss = loss + _DETAIL_COUNTS * (off / (there + _FAINT)).mean()
+        coarse, weights = weights_of(networks, s.frames, stacks.levels, s.floor, s.reference)
+    clean = split(s.clean.flatten(0, 1))
+    noise = split((s.frames - s.clean).mean(2, keepdim=True).flatten(0, 1))
+    true = split(s.truth)
+    exactly, coarsely = (_off(clean, noise, true, s.truth, own) for own in (weights, coarse))
+    return exactly + _COARSE_COUNTS * coarsely
+
+
+def _off(
+    clean: list[Tensor], noise: list[Tensor], true: list[Tensor], truth: Tensor, weights: Tensor
+) -> Tensor:
+    bands = mixed(clean, weights)
+    error = (torch.stack(bands).sum(0) - truth).square().mean((1, 2, 3))
+    left = torch.stack(mixed(noise, weights)).sum(0).square().mean((1, 2, 3))
+    loss = torch.log(error + _NOISE_COUNTS * left + _SMALL_ERROR).mean()
+    for ours, theirs in zip(bands[:-1], true[:-1], strict=True):
+        off, left, there = (
+            F.avg_pool2d(planes.abs().mean(1, keepdim=True), 9, 4)
+            for planes in (ours - theirs, ours, theirs)
+        )
+        counted = _DETAIL_COUNTS * off + _LOST_COUNTS * (there - left).clamp_min(0)
+        loss = loss + (counted / (there + _FAINT)).mean()
     return loss

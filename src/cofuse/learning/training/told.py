@@ -8,19 +8,13 @@ from torch.nn import functional as F
 
 from cofuse.learning.world.chance import Chance
 from cofuse.mixing import WINDOWS, octaves_in_bands
-from cofuse.model.network import amplitude, fine_detail
 from cofuse.noise.law import BANDS
 
-__all__ = ["band_noise", "frames_told", "mixed", "noise_levels", "split"]
+__all__ = ["band_noise", "mixed", "noise_levels", "octave_levels", "split", "told_numbers"]
 
 
-def noise_levels(chance: Chance, noise: Tensor, clean: Tensor, floor: Tensor) -> Tensor:
-    """Levels (B, K, octaves) at mid-grey of the mean of channels, as an estimate has them.
-
-    ``noise`` is what frames (B, K, 3, H, W) have more than ``clean`` ones.
-    """
-    batch, frames = noise.shape[:2]
-    planes = noise.mean(2).flatten(0, 1)[:, None]
+def octave_levels(planes: Tensor) -> Tensor:
+    """Levels (N, octaves) of noise in planes (N, C, H, W); of white noise all are its deviation."""
     levels = []
     for octave in range(BANDS):
         rows, columns = (length - length % 2 for length in planes.shape[2:])
@@ -30,7 +24,16 @@ def noise_levels(chance: Chance, noise: Tensor, clean: Tensor, floor: Tensor) ->
         # Means of four leave half of white noise, and a detail three quarters of its power.
         levels.append((detail.square().mean((1, 2, 3)) / 0.75).sqrt() * 2**octave)
         planes = small
-    told = torch.stack(levels, -1).view(batch, frames, BANDS)
+    return torch.stack(levels, -1)
+
+
+def noise_levels(chance: Chance, noise: Tensor, clean: Tensor, floor: Tensor) -> Tensor:
+    """Levels (B, K, octaves) at mid-grey of the mean of channels, as an estimate has them.
+
+    ``noise`` is what frames (B, K, 3, H, W) have more than ``clean`` ones.
+    """
+    batch, frames = noise.shape[:2]
+    told = octave_levels(noise.mean(2).flatten(0, 1)[:, None]).view(batch, frames, BANDS)
     light = clean.mean((2, 3, 4))
     told = told / (floor[:, None] + (1 - floor[:, None]) * 2 * light).sqrt()[..., None]
     error = 0.15 * chance.normal(batch, 1, 1) + 0.07 * chance.normal(batch, 1, BANDS)
@@ -43,25 +46,14 @@ def band_noise(levels: Tensor) -> Tensor:
     return (levels.square() @ parts.T).sqrt()
 
 
-def frames_told(
-    frames: Tensor, levels: Tensor, floor: Tensor, reference: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Luminances (B K, 1, H, W), stack (B K, 3, H, W) and numbers (B K, 5), as `Look` takes them.
-
-    ``reference`` (B,) is the number of a frame, or -1.
-    """
-    count = frames.shape[1]
-    light = frames.mean(2)
-    detail = fine_detail(light.flatten(0, 1)[:, None]).view_as(light)
-    chosen = reference.clamp_min(0).view(-1, 1, 1, 1).expand(-1, 1, *light.shape[2:])
-    planes = [light.mean(1, keepdim=True), amplitude(detail), light.gather(1, chosen)]
-    stack = torch.cat(planes, 1)[:, None].expand(-1, count, -1, -1, -1).flatten(0, 1)
+def told_numbers(levels: Tensor, floor: Tensor, reference: Tensor) -> Tensor:
+    """Numbers (B K, 5) that networks are told of frames; ``reference`` (B,) is one, or -1."""
+    count = levels.shape[1]
     noise = band_noise(levels)
-    is_it = torch.arange(count, device=frames.device) == reference[:, None]
+    is_it = torch.arange(count, device=levels.device) == reference[:, None]
     any_at_all = (reference >= 0)[:, None].expand(-1, count)
     numbers = [noise[..., 0], noise[..., 2], floor[:, None].expand(-1, count), is_it, any_at_all]
-    told = torch.stack([number.float() for number in numbers], -1).flatten(0, 1)
-    return light.flatten(0, 1)[:, None], stack, told
+    return torch.stack([number.float() for number in numbers], -1).flatten(0, 1)
 
 
 def split(pictures: Tensor) -> list[Tensor]:
@@ -77,10 +69,9 @@ def split(pictures: Tensor) -> list[Tensor]:
     return [*bands, pictures]
 
 
-def mixed(frames: Tensor, weights: Tensor) -> list[Tensor]:
-    """Mix frames (B, K, 3, H, W) with weights (B, K, bands, H, W): bands (B, 3, H, W)."""
-    batch, count = frames.shape[:2]
-    bands = split(frames.flatten(0, 1))
+def mixed(bands: list[Tensor], weights: Tensor) -> list[Tensor]:
+    """Mix bands (B K, C, H, W) with weights (B, K, bands, H, W): bands (B, C, H, W)."""
+    batch, count = weights.shape[:2]
     return [
         (weights[:, :, i, None] * band.view(batch, count, *band.shape[1:])).sum(1)
         for i, band in enumerate(bands)

@@ -46,3 +46,13 @@ class Canvas:
         """The part (..., size, size) that is asked for, of planes (..., side, side)."""
         rows, columns = (slice(start, start + self.size) for start in (self.top, self.left))
         return planes[..., rows, columns].contiguous()
+
+    def lit(self, planes: Tensor) -> Tensor:
+        """Planes as large as the torus, dark but for the part that is cut out in the end."""
+        start = (self.torus - self.side) // 2
+        dark = planes.new_zeros(planes.shape)
+        rows, columns = (
+            slice(start + first, start + first + self.size) for first in (self.top, self.left)
+        )
+        dark[..., rows, columns] = planes[..., rows, columns]
+        return dark

@@ -19,7 +19,7 @@ from cofuse.learning.world.layered import Light
 from cofuse.learning.world.settings import WorldSettings
 from cofuse.learning.world.sources import Sources, luminance
 
-__all__ = ["dark_rim", "mapped", "masked"]
+__all__ = ["mapped", "masked"]
 
 
 def masked(sources: Sources, canvas: Canvas, batch: int, frames: int) -> Light:
@@ -31,9 +31,10 @@ def masked(sources: Sources, canvas: Canvas, batch: int, frames: int) -> Light:
     aperture = Aperture.draw(chance, batch, gaussian=float(gaussian))
     # Standard deviations of 1 to 12 pixels, or discs of these radii.
     radius = chance.log_uniform(1.0, 12.0, batch, 1) * (2.0 if gaussian else 1.0)
-    soft = canvas.middle(blurred(picture, aperture.kernel(aperture.gauge(canvas.torus), radius)))
-    if chance.happens(0.4):
-        soft = soft * dark_rim(chance, canvas, batch)
+    kernel = aperture.kernel(aperture.gauge(canvas.torus), radius)
+    # Some tools blur as if it were dark beyond the border, half of whose light is lost.
+    lit = canvas.lit(picture) if chance.happens(0.5) else picture
+    soft = canvas.middle(blurred(lit, kernel))
     sharp = canvas.middle(picture)
     # In some collections every other frame is sharp there, in others one alone.
     one_blurred = frames > 2 and chance.happens(0.3)
@@ -95,18 +96,3 @@ def _regions(chance: Chance, canvas: Canvas, picture: Tensor, frames: int) -> Te
         small = F.max_pool2d(mask, int(block), ceil_mode=True)
         mask = F.interpolate(small, scale_factor=float(block))[..., :side, :side]
     return mask[:, 0].long()
-
-
-def dark_rim(chance: Chance, canvas: Canvas, batch: int) -> Tensor:
-    """What is left of light (B, 1, H, W) beside the border of what is cut out in the end.
-
-    Some tools blur as if it were dark beyond: half of a border's light is lost.
-    """
-    y, x = (
-        torch.arange(canvas.side, device=chance.device) - start
-        for start in (canvas.top, canvas.left)
-    )
-    down, right = (torch.minimum(side, canvas.size - 1 - side).clamp_min(0) for side in (y, x))
-    reach = chance.log_uniform(0.4, 8.0, batch, 1)
-    rows, columns = (1 - 0.5 * torch.exp(-side / reach) for side in (down, right))
-    return (rows[:, :, None] * columns[:, None, :])[:, None]

@@ -21,7 +21,7 @@ class WorldSettings:
     specimens: float = 0.2
     #: Regions cut by hard masks, as collections with a truth are made. Their borders want weights
     #: that are exact to the pixel, which nothing else teaches.
-    masked: float = 0.22
+    masked: float = 0.25
     #: Pictures blurred pixel by pixel after a map of depth: the other way to make collections.
     mapped: float = 0.12
     #: Scenes whose ground is drawn: print, boards, worn surfaces are rare among photographs and
@@ -44,7 +44,7 @@ class WorldSettings:
     moved: float = 0.45
     #: Of these, such that an aligner cannot bring nearer than 1 to 8 pixels: there only the
     #: reference is right, and too many of them would teach to trust it alone.
-    far: float = 0.15
+    far: float = 0.1
     #: Of those moved, such that were resampled by an aligner after they were read.
     resampled: float = 0.6
     #: Frames of different brightness or colour.
@@ -52,7 +52,7 @@ class WorldSettings:
     #: Of these, such whose brightness the aligner has made alike again.
     corrected: float = 0.7
     #: Something that stands in one frame only: rare, for sharp detail is in one frame only too.
-    passer_by: float = 0.06
+    passer_by: float = 0.04
     #: A frame that is there twice, noise and all; copies are left out before, as far as exact.
     repeated: float = 0.03
     #: Grey pictures.
