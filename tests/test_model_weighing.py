@@ -24,7 +24,15 @@ from cofuse.model import weighing
 from cofuse.model.runtime import Networks, load_networks, model_folder
 from cofuse.model.telling import FrameTold, frames_told
 from cofuse.model.tiles import Tile, tiles_of
-from cofuse.model.weighing import HALO, Glance, glance, tile_side, weigh, working_bytes
+from cofuse.model.weighing import (
+    HALO,
+    LEAST_SHARE,
+    Glance,
+    glance,
+    tile_side,
+    weigh,
+    working_bytes,
+)
 from cofuse.noise.brightness import NoiseModel
 from cofuse.noise.law import BANDS, NoiseLaw
 from cofuse.planning import Plan
@@ -313,7 +321,7 @@ def test_weights_are_the_softmax_of_scores_without_those_that_are_next_to_nothin
 def test_a_frame_that_a_glance_leaves_out_is_not_looked_at_and_has_no_weight() -> None:
     frames = np.zeros((3, 20, 30), np.float32)
     # By the largest just above and just below what is left out; looked at, it would win.
-    coarse = list(np.log([1.0, 0.0021, 0.0019]) + 7)
+    coarse = list(np.log([1.0, 1.05 * LEAST_SHARE, 0.95 * LEAST_SHARE]) + 7)
     looked: list[tuple[int, Levels]] = []
     weights = weighed(frames, networks=saying(coarse, [0.0, 0.0, 50.0], looked), told=numbered(3))
     assert [number for number, _ in looked] == [0, 1]

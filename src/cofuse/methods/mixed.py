@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -71,6 +72,7 @@ class MixedRun(Run):
                     Shelf(1, (*half, MIXED_BANDS), np.float32, in_memory=kept)
                 )
             with self.stage("fusion"):
+                done = 0
                 for part, numbers, weights, mixture in self.mixed(networks, frames_told(law)):
                     best, confidence[part.here] = _chosen(weights)
                     index[part.here] = np.array(numbers)[best]
@@ -79,6 +81,8 @@ class MixedRun(Run):
                         scales.write(0, noise.scales(numbers, weights), *halved(part.here))
                     if not restores or self.preview is not None:
                         self.take(image, part, mixture)
+                    done += math.prod(weights.shape[2:])
+                    self.progress(Progress("fusion", done, math.prod(shape)))
             if restores:
                 tiles = list(tiles_of(shape, restoring.SIDE, restoring.HALO))
                 with self.stage("restoration"):
@@ -100,12 +104,11 @@ class MixedRun(Run):
         stack = self.stack
         shape, reference = (stack.height, stack.width), stack.reference
         side = weighing.tile_side(len(stack), keep=self.plan.keep_features)
-        tiles = list(tiles_of(shape, side, weighing.HALO))
 
         def light(number: int, where: tuple[slice, slice]) -> Levels:
             return mean_of_channels(self.read(number, where)) / np.float32(255)
 
-        for done, tile in enumerate(tiles, start=1):
+        for tile in tiles_of(shape, side, weighing.HALO):
             if len(stack) == 1:
                 rows, columns = (part.stop - part.start for part in tile.here)
                 whole = np.ones((1, MIXED_BANDS, rows, columns), np.float32)
@@ -125,7 +128,6 @@ class MixedRun(Run):
                         beside = light(reference, part.around) if beside is None else beside
                     weights = weigh(networks, seen, part, lights, beside, told, reference)
                     yield part, numbers, weights, _mixed(frames.values(), weights, part)
-            self.progress(Progress("fusion", done, len(tiles)))
 
     def read(self, number: int, where: tuple[slice, slice]) -> Levels:
         """Read a part of a frame, in grey levels."""
