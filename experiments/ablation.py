@@ -23,7 +23,7 @@ import numpy as np
 from cofuse import Stack, fuse
 from cofuse.methods import mixed
 from cofuse.metrics import psnr
-from cofuse.model import weighing
+from cofuse.model import restoring, weighing
 from experiments.looks_stacks import grey_levels, real_stacks
 from experiments.pictures import noisy, whu
 from experiments.quality_plan import WHU_SEEN
@@ -93,15 +93,33 @@ def _as_one_frame() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _asked_once() -> Iterator[None]:
+    plain = restoring._change
+
+    def change(networks: Any, colours: Any, told: Any, _: int) -> Any:
+        return plain(networks, colours, told, 0)
+
+    with mock.patch.object(restoring, "_change", change):
+        yield
+
+
+def _any_change(levels: Any) -> Any:
+    return np.full_like(levels, np.inf)
+
+
 #: Name, and how to make `auto` do so.
 VARIANTS: dict[str, Callable[[], Any]] = {
     "`auto`": nullcontext,
     "one weight for all bands": lambda: _weights_changed(_one_for_all_bands),
     "the largest weight alone": lambda: _weights_changed(_largest_alone),
     "faint weights kept": lambda: mock.patch.object(weighing, "_LEAST_WEIGHT", 0.0),
+    "no frame left out by a glance": lambda: mock.patch.object(weighing, "LEAST_SHARE", 0.0),
     "reference not told": _no_reference,
     "noise not told to the networks": lambda: _untold(fine=0.0, coarse=0.0),
     "noise left taken for that of a frame": _as_one_frame,
+    "restored on even pixels alone": _asked_once,
+    "changes not held to what varies": lambda: mock.patch.object(restoring, "_varies", _any_change),
 }
 
 
