@@ -25,7 +25,7 @@ from cofuse.learning.world.camera import photograph
 from cofuse.learning.world.canvas import Canvas
 from cofuse.learning.world.chance import Chance
 from cofuse.learning.world.exposure import Exposure
-from cofuse.learning.world.focus import radii
+from cofuse.learning.world.focus import least_blurred, radii
 from cofuse.learning.world.jpeg import compressed
 from cofuse.learning.world.layered import Light, photographic
 from cofuse.learning.world.mosaic import DEMOSAICINGS, Mosaic
@@ -33,12 +33,13 @@ from cofuse.learning.world.motion import Motion
 from cofuse.learning.world.noise import NoiseLevel, grain
 from cofuse.learning.world.pairs import masked
 from cofuse.learning.world.sources import Sources
+from cofuse.learning.world.thick import liveliest
 from cofuse.learning.world.tone import STANDARD, Tone
 from experiments.world_sheet import sheet
 
 pytestmark = pytest.mark.extra("torch")
 
-KINDS = ("photographic", "specimens", "masked", "mapped")
+KINDS = ("photographic", "specimens", "thick", "masked", "mapped")
 CPU = torch.device("cpu")
 #: Nothing that would make a frame differ from what it shows.
 PERFECT = WorldSettings(noiseless=1.0, quiet=0.0, jpeg=0.0, moved=0.0, unsteady=0.0, passer_by=0.0)
@@ -262,7 +263,7 @@ def test_tone_is_undone_by_its_inverse():
 def test_the_reference_stays_and_what_is_aligned_comes_back():
     chance = Chance(CPU, 5)
     reference = torch.tensor([1, 0])
-    motion = Motion.draw(chance, reference, 3, 96, resampled=True, far=0.0)
+    motion = Motion.draw(chance, reference, 3, 96, resampled=True)
     still = replace(motion, residue=torch.zeros_like(motion.residue))
     planes = torch.stack([chance.field(2, 6, 96)] * 3, 1)
     depth = torch.full((2, 96, 96), 0.5)
@@ -310,10 +311,37 @@ def test_passers_by_are_in_the_truth_of_their_reference_only(photos):
 def test_a_truth_without_a_frame_is_that_of_the_others():
     depth = Chance(CPU, 0).uniform(2, 8, 8, high=9.0)
     focus = torch.tensor([[0.0, 3.0, 9.0], [0.0, 3.0, 9.0]])
-    views = radii(depth, focus, torch.tensor([0, 1]))
-    assert torch.equal(views[0, -1], radii(depth, focus[:, 1:])[0, -1])
-    assert torch.equal(views[1, -1], radii(depth, focus[:, [0, 2]])[1, -1])
-    assert torch.equal(views[:, -2], radii(depth, focus)[:, -1])
+    views = radii(depth, focus, least_blurred(depth, focus, torch.tensor([0, 1])))
+
+    def truth(focus):
+        return radii(depth, focus, least_blurred(depth, focus))[:, -1]
+
+    assert torch.equal(views[0, -1], truth(focus[:, 1:])[0])
+    assert torch.equal(views[1, -1], truth(focus[:, [0, 2]])[1])
+    assert torch.equal(views[:, -2], truth(focus))
+
+
+def test_the_truth_of_what_moved_lies_where_its_sharpest_frame_shows_it():
+    chance = Chance(CPU, 5)
+    motion = Motion.draw(chance, torch.tensor([1, 0]), 3, 96, resampled=False)
+    planes = chance.field(2, 12, 96)[:, None, None].expand(2, 1, 3, 96, 96)
+    depth = chance.uniform(2, 96, 96)
+    seen = motion.seen(planes.expand(2, 3, 3, 96, 96), depth)
+    least = torch.zeros(2, 1, 96, 96, dtype=torch.long)
+    least[..., 48:] = 2
+    truth = motion.at_its_best(planes, depth, least)[:, 0]
+    torch.testing.assert_close(truth[..., :48], seen[:, 0, ..., :48])
+    torch.testing.assert_close(truth[..., 48:], seen[:, 2, ..., 48:])
+    assert float((truth - planes[:, 0]).abs().max()) > 0.05
+
+
+def test_what_is_too_thick_to_be_all_in_focus_is_as_its_liveliest_frame():
+    chance = Chance(CPU, 1)
+    dull, lively = torch.full((1, 3, 64, 64), 0.2), 0.5 + 0.2 * chance.normal(1, 1, 64, 64)
+    frames = torch.stack([dull, lively.expand(1, 3, 64, 64), 0.9 + 0.1 * dull], 1)
+    assert float((liveliest(frames) - frames[:, 1]).abs().max()) < 1e-4
+    alike = torch.stack([lively.expand(1, 3, 64, 64)] * 2, 1)
+    torch.testing.assert_close(liveliest(alike), alike[:, 0])
 
 
 def test_a_repeated_frame_comes_beside_all_others(photos):

@@ -169,8 +169,14 @@ def _draw_into(queue: Any, photos: Tensor, settings: CourseSettings, seed: int) 
     if photos.is_cuda:
         # What is no longer needed is given back only where there is a limit.
         torch.cuda.set_per_process_memory_fraction(_SHARE / settings.helpers)
-    for batch in _draws(World(photos, seed=seed), settings):
-        queue.put(batch)
+    world = World(photos, seed=seed)
+    while True:
+        try:
+            for batch in _draws(world, settings):
+                queue.put(batch)
+        except torch.OutOfMemoryError:
+            # Scenes differ in size: one that does not fit beside the others is left out.
+            torch.cuda.empty_cache()
 
 
 def _taken(queue: Any) -> Iterator[Stacks | Noisy]:

@@ -31,7 +31,7 @@ _COARSE_COUNTS = 0.3
 _DETAIL_COUNTS = 0.3
 #: How much it counts beside that less of it is there than in the truth: half of two frames, one of
 #: them sharp, is not halfway right.
-_LOST_COUNTS = 0.6
+_LOST_COUNTS = 1.2
 #: Detail, 0 to 1, below which a difference no longer counts the more the fainter it is.
 _FAINT = 0.006
 #: Squared errors below this, 0.4 grey levels, are as good as none.

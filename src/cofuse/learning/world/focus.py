@@ -11,7 +11,7 @@ from torch import Tensor
 from cofuse.learning.world.chance import Chance
 from cofuse.learning.world.drawing import places
 
-__all__ = ["Sweep", "radii", "surface"]
+__all__ = ["Sweep", "least_blurred", "radii", "surface"]
 
 
 @dataclass(frozen=True)
@@ -55,20 +55,28 @@ class Sweep:
         return self.focus.gather(1, (depth[:, None] - self.focus).abs().argmin(1, True))[:, 0]
 
 
-def radii(depth: Tensor, focus: Tensor, without: Tensor | None = None) -> Tensor:
-    """Radii (B, K + 1, H, W), with signs, of depths (B, H, W) in all frames and in the truth.
+def least_blurred(depth: Tensor, focus: Tensor, without: Tensor | None = None) -> Tensor:
+    """Numbers (B, 1 or 2, H, W) of the frames that blur depths (B, H, W) least.
 
-    The truth shows every place as the frame does that blurs it least. One more follows if
-    ``without`` (B,) names a frame that is not to count: the truth of the others.
+    The second ones leave out a frame that ``without`` (B,) names.
     """
-    apart = depth[:, None] - focus[..., None, None]
-    away = apart.abs()
-    views = [apart, apart.gather(1, away.argmin(1, keepdim=True))]
+    away = (depth[:, None] - focus[..., None, None]).abs()
+    least = [away.argmin(1, keepdim=True)]
     if without is not None:
         number = torch.arange(focus.shape[1], device=focus.device).view(1, -1, 1, 1)
         away = torch.where(number == without.view(-1, 1, 1, 1), torch.inf, away)
-        views.append(apart.gather(1, away.argmin(1, keepdim=True)))
-    return torch.cat(views, 1)
+        least.append(away.argmin(1, keepdim=True))
+    return torch.cat(least, 1)
+
+
+def radii(depth: Tensor, focus: Tensor, least: Tensor) -> Tensor:
+    """Radii (B, K + 1, H, W), with signs, of depths (B, H, W) in all frames and in the truth.
+
+    The truth shows every place as the frame does that blurs it least. One more follows where
+    `least_blurred` was asked for two.
+    """
+    apart = depth[:, None] - focus[..., None, None]
+    return torch.cat([apart, apart.gather(1, least)], 1)
 
 
 def surface(chance: Chance, batch: int, side: int, relief: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from cofuse.learning.world.blur import Aperture, Ladder, Lens
 from cofuse.learning.world.canvas import Canvas
 from cofuse.learning.world.chance import Chance
 from cofuse.learning.world.drawing import outline
-from cofuse.learning.world.focus import Sweep, radii, surface
+from cofuse.learning.world.focus import Sweep, least_blurred, radii, surface
 from cofuse.learning.world.motion import Motion
 from cofuse.learning.world.settings import WorldSettings
 from cofuse.learning.world.sources import Sources, luminance
@@ -125,11 +125,12 @@ def photographic(
     views = None
     for sheet in sheets:
         ours = None if offset is None else offset[:, : sheet.ladder.planes.shape[2]]
-        planes = sheet.ladder.at(radii(sheet.depth, sweep.focus, without), ours)
+        least = least_blurred(sheet.depth, sweep.focus, without)
+        planes = sheet.ladder.at(radii(sheet.depth, sweep.focus, least), ours)
         if motion is not None:
             part = sheet.depth / (sweep.depth[:, None, None] + canvas.largest_blur)
             moved = motion.seen(planes[:, :frames], part)
-            planes = torch.cat([moved, planes[:, frames:]], 1)
+            planes = torch.cat([moved, motion.at_its_best(planes[:, frames:], part, least)], 1)
         colour, cover = planes[:, :, :3], planes[:, :, 3:]
         views = colour if views is None else views * (1 - cover.clamp(0, 1)) + colour
     assert views is not None

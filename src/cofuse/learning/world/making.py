@@ -20,6 +20,7 @@ from cofuse.learning.world.pairs import mapped, masked
 from cofuse.learning.world.settings import WorldSettings
 from cofuse.learning.world.sources import Sources
 from cofuse.learning.world.specimens import specimens
+from cofuse.learning.world.thick import thick
 from cofuse.learning.world.tone import STANDARD
 
 __all__ = ["Pictures", "Scenes", "World"]
@@ -36,15 +37,15 @@ class Scenes:
     clean
         The same without noise, JPEG and rounding.
     truth
-        All in focus, (B, 3, S, S), in the reference's geometry and brightness; where nothing is in
-        focus, as the least blurred frame shows it.
+        All in focus, (B, 3, S, S), as bright as the reference; every place as the frame shows it,
+        and where, that blurs it least.
     reference
-        Number of the frame (B,) whose geometry and brightness the truth has; -1 where all share
-        them and none is named.
+        Number of the frame (B,) whose brightness the truth has; -1 where all share it and none is
+        named.
     floor
         Share (B,) of the noise's variance at mid-grey that is there in black.
     kind
-        Kind of all the scenes: photographic, specimens, masked or mapped.
+        Kind of all the scenes: photographic, specimens, thick, masked or mapped.
     """
 
     frames: Tensor
@@ -96,17 +97,16 @@ class World:
             specimens=settings.specimens,
             masked=settings.masked,
             mapped=settings.mapped,
+            thick=settings.thick,
         )
-        collected = kind in ("masked", "mapped")
+        collected = kind in ("masked", "mapped", "thick")
         middle = torch.full((batch,), frames // 2, device=chance.device)
         reference = torch.where(chance.some(0.3, batch), middle, chance.index(frames, batch))
         differ = frames > 1 and not collected
         motion = exposure = None
         if differ and chance.happens(settings.moved):
             resampled = chance.happens(settings.resampled)
-            motion = Motion.draw(
-                chance, reference, frames, canvas.side, resampled=resampled, far=settings.far
-            )
+            motion = Motion.draw(chance, reference, frames, canvas.side, resampled=resampled)
         if differ and chance.happens(settings.unsteady):
             exposure = Exposure.draw(chance, reference, frames, canvas.side)
         passed = differ and chance.happens(settings.passer_by)
@@ -116,6 +116,8 @@ class World:
             light = masked(self.sources, canvas, batch, frames)
         elif kind == "mapped":
             light = mapped(self.sources, settings, canvas, batch, frames)
+        elif kind == "thick":
+            light = thick(self.sources, settings, canvas, batch, frames)
         else:
             make = photographic if kind == "photographic" else specimens
             light = make(self.sources, settings, canvas, batch, frames, motion, where)
@@ -126,8 +128,9 @@ class World:
         if where is not None:
             light = self._with_passer_by(light, canvas, reference, where)
 
-        grey = chance.some(settings.grey + 0.4 * (kind == "specimens"), batch)
-        shot = photograph(chance, settings, light, grey, specimen=kind == "specimens")
+        specimen = kind in ("specimens", "thick")
+        grey = chance.some(settings.grey + 0.4 * specimen, batch)
+        shot = photograph(chance, settings, light, grey, specimen=specimen)
         stack, clean = shot.frames, shot.clean
         if motion is not None:
             stack, clean = motion.aligned(stack).clamp(0, 1), motion.aligned(clean).clamp(0, 1)
@@ -164,7 +167,7 @@ class World:
     def _with_passer_by(
         self, light: Light, canvas: Canvas, reference: Tensor, where: Tensor
     ) -> Light:
-        """Let something stand in one frame (B,) of each stack.
+        """Let something stand in one frame (B,) of each stack, out of focus.
 
         It is in the truth if that is the reference. If not, the truth behind it is that of the
         other frames.
@@ -174,7 +177,7 @@ class World:
         cover = star(chance, batch, canvas.torus)[:, None]
         aperture = Aperture.draw(chance, batch)
         kernel = aperture.kernel(
-            aperture.gauge(canvas.torus), chance.log_uniform(0.3, 16.0, batch, 1)
+            aperture.gauge(canvas.torus), chance.log_uniform(4.0, 16.0, batch, 1)
         )
         planes = canvas.middle(blurred(torch.cat([colour * cover, cover], 1), kernel))
         paint, cover = planes[:, :3].clamp_min(0), planes[:, 3:].clamp(0, 1)

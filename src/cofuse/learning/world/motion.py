@@ -20,6 +20,8 @@ __all__ = ["Motion", "warped"]
 
 #: Pixels that an aligned frame has been moved by at the most: less than the margin.
 _MOST_MOVED = 5.0
+#: Pixels, about, that an aligner leaves between frames at the most.
+_LARGEST_RESIDUE = 2.0
 
 
 @dataclass(frozen=True)
@@ -38,14 +40,11 @@ class Motion:
 
     @staticmethod
     def draw(
-        chance: Chance, reference: Tensor, frames: int, side: int, *, resampled: bool, far: float
+        chance: Chance, reference: Tensor, frames: int, side: int, *, resampled: bool
     ) -> Motion:
-        """Draw the motion of frames about each picture's reference (B,).
-
-        A residue is less than a pixel, or, with the probability ``far``, up to 8.
-        """
+        """Draw the motion of frames about each picture's reference (B,)."""
         batch = len(reference)
-        size = chance.log_number(1.0, 8.0) if chance.happens(far) else chance.log_number(0.1, 1.0)
+        size = chance.log_number(0.1, _LARGEST_RESIDUE)
         moves = (torch.arange(frames, device=chance.device) != reference[:, None]).float()
         amount = size * chance.uniform(batch, 1) * moves
         y, x = places(side, chance.device)
@@ -75,10 +74,27 @@ class Motion:
             (y - self.shift[:, :, 1, None, None]) / zoom,
             (x - self.shift[:, :, 0, None, None]) / zoom,
         )
-        offset = self.residue + self.parallax[..., None, None] * (depth[:, None, None] - 0.5)
-        right, down = right + offset[:, :, 0], down + offset[:, :, 1]
+        left = self._left(depth)
+        right, down = right + left[:, :, 0], down + left[:, :, 1]
         moved = warped(planes.flatten(0, 1), right.flatten(0, 1), down.flatten(0, 1))
         return moved.view_as(planes)
+
+    def at_its_best(self, planes: Tensor, depth: Tensor, least: Tensor) -> Tensor:
+        """Move planes (B, V, C, H, W) of the truth to where frames (B, V, H, W) show them.
+
+        Nothing but a frame has the detail of a place, and where that lies after alignment it
+        stays. Were the truth elsewhere, a blur of all frames would be nearest to it.
+        """
+        y, x = places(planes.shape[-1], planes.device)
+        which = least[:, :, None].expand(-1, -1, 2, -1, -1)
+        left = self._left(depth).gather(1, which)
+        right, down = x + left[:, :, 0], y + left[:, :, 1]
+        moved = warped(planes.flatten(0, 1), right.flatten(0, 1), down.flatten(0, 1))
+        return moved.view_as(planes)
+
+    def _left(self, depth: Tensor) -> Tensor:
+        """What alignment leaves, (B, K, 2, H, W), of things at depths (B, H, W)."""
+        return self.residue + self.parallax[..., None, None] * (depth[:, None, None] - 0.5)
 
     def aligned(self, frames: Tensor) -> Tensor:
         """Resample frames (B, K, C, H, W) as an aligner does."""

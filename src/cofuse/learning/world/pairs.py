@@ -14,7 +14,7 @@ from cofuse.learning.world.blur import Aperture, Lens, blurred
 from cofuse.learning.world.canvas import Canvas
 from cofuse.learning.world.chance import Chance
 from cofuse.learning.world.drawing import outline
-from cofuse.learning.world.focus import Sweep, radii, surface
+from cofuse.learning.world.focus import Sweep, least_blurred, radii, surface
 from cofuse.learning.world.layered import Light
 from cofuse.learning.world.settings import WorldSettings
 from cofuse.learning.world.sources import Sources, luminance
@@ -68,7 +68,8 @@ def mapped(
         Aperture.draw(chance, batch, gaussian=0.6), canvas.torus, largest, none, sided=False
     )
     ladder = lens.ladder(picture, canvas.side)
-    views = ladder.at(radii(depth, sweep.focus)).clamp(0, 1)
+    least = least_blurred(depth, sweep.focus)
+    views = ladder.at(radii(depth, sweep.focus, least)).clamp(0, 1)
     return Light.of_views(views, frames, linear=False)
 
 

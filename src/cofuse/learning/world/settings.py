@@ -11,7 +11,7 @@ __all__ = ["WorldSettings"]
 class WorldSettings:
     """Probabilities of a batch, unless they are said to be a picture's.
 
-    The first four are weights of the kinds of scenes; they need not add up to 1.
+    The first five are weights of the kinds of scenes; they need not add up to 1.
     """
 
     #: Layers before a slanted ground, in linear light: what a camera sees, so half of all.
@@ -19,6 +19,9 @@ class WorldSettings:
     #: Bodies in transmitted or emitted light: as many real stacks come from microscopes as from
     #: lenses, but with fewer surprises.
     specimens: float = 0.2
+    #: Bodies that are not all in focus anywhere: without them networks learn from specimens that what
+    #: is darkest is right, and mix the darkest parts of all frames.
+    thick: float = 0.08
     #: Regions cut by hard masks, as collections with a truth are made. Their borders want weights
     #: that are exact to the pixel, which nothing else teaches.
     masked: float = 0.25
@@ -42,17 +45,15 @@ class WorldSettings:
     fringed: float = 0.25
     #: Frames that do not lie on each other: hand-held, breathing, parallax.
     moved: float = 0.45
-    #: Of these, such that an aligner cannot bring nearer than 1 to 8 pixels: there only the
-    #: reference is right, and too many of them would teach to trust it alone.
-    far: float = 0.1
     #: Of those moved, such that were resampled by an aligner after they were read.
     resampled: float = 0.6
     #: Frames of different brightness or colour.
     unsteady: float = 0.4
     #: Of these, such whose brightness the aligner has made alike again.
     corrected: float = 0.7
-    #: Something that stands in one frame only: rare, for sharp detail is in one frame only too.
-    passer_by: float = 0.04
+    #: Something blurred that stands in one frame only: rare, for detail is in one frame only too, and
+    #: what is sharp in one of them is never to be left out.
+    passer_by: float = 0.02
     #: A frame that is there twice, noise and all; copies are left out before, as far as exact.
     repeated: float = 0.03
     #: Grey pictures.

@@ -15,7 +15,7 @@ from cofuse.learning.world.blur import Aperture, Ladder, Lens
 from cofuse.learning.world.canvas import Canvas
 from cofuse.learning.world.chance import Chance
 from cofuse.learning.world.drawing import dots, scattered, web
-from cofuse.learning.world.focus import Sweep, radii, surface
+from cofuse.learning.world.focus import Sweep, least_blurred, radii, surface
 from cofuse.learning.world.layered import Light, softness
 from cofuse.learning.world.motion import Motion
 from cofuse.learning.world.settings import WorldSettings
@@ -65,10 +65,12 @@ def specimens(
 
     parts = []
     for ladder, depth in sheets:
-        planes = ladder.at(radii(depth, sweep.focus, without))
+        least = least_blurred(depth, sweep.focus, without)
+        planes = ladder.at(radii(depth, sweep.focus, least))
         if motion is not None:
-            moved = motion.seen(planes[:, :frames], depth / sweep.depth[:, None, None])
-            planes = torch.cat([moved, planes[:, frames:]], 1)
+            part = depth / sweep.depth[:, None, None]
+            moved = motion.seen(planes[:, :frames], part)
+            planes = torch.cat([moved, motion.at_its_best(planes[:, frames:], part, least)], 1)
         parts.append(planes.clamp_min(0))
     together = torch.stack(parts)
     views = ground + together.sum(0) if emits else lamp * together.prod(0)
