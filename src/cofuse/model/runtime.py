@@ -103,9 +103,7 @@ def _share_memory() -> None:
         0,
         onnxruntime.OrtMemType.DEFAULT,
     )
-    # It grows by what is asked for, not by powers of two.
-    as_asked = onnxruntime.OrtArenaCfg({"arena_extend_strategy": 1})
-    onnxruntime.create_and_register_allocator(where, as_asked)
+    onnxruntime.create_and_register_allocator(where, None)
 
 
 @lru_cache(maxsize=2)

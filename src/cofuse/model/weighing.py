@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,7 +42,7 @@ _SIDES, _KEPT_BYTES = (1536, 1024, 768, 512, 256), 450_000_000
 #: Bytes that a glance has for a pixel of a frame: what is filtered, features, and context.
 _FILTERED, _FEATURES, _CONTEXT = 4 * 33 / 16, 4 * (32 / 16 + 48 / 64 + 96 / 256), 4 * 32 / 16
 #: Bytes a pixel that the networks need beside at their most.
-_NETWORK_BYTES = 160
+_NETWORK_BYTES = 130
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Glance:
     tile
         The tile.
     contexts
-        Scores of bands, and more, of every frame: (frames, planes, h, w).
+        Scores of bands, and more, of every frame: (planes, h, w).
     shares
         Part that every frame has in the mixture to look at beside it: (frames, h, w).
     side
@@ -62,7 +62,7 @@ class Glance:
     """
 
     tile: Tile
-    contexts: Levels
+    contexts: Sequence[Levels]
     shares: Levels
     side: int = _PART
 
@@ -95,7 +95,7 @@ class Glance:
 
     def context(self, number: int, part: Tile) -> Levels:
         """Context of a frame around a part: (1, planes, h, w)."""
-        return np.ascontiguousarray(self.contexts[number, :, *self._within(part)])[None]
+        return np.ascontiguousarray(self.contexts[number][:, *self._within(part)])[None]
 
 
 def tile_side(frames: int, *, keep: bool = True) -> int:
@@ -155,17 +155,13 @@ def glance(
 
     kept = [look(number) for number in range(count)] if keep else []
     shared = networks("share", *_pooled(kept or map(look, range(count)), count))
-    contexts: Levels | None = None
+    contexts = []
     for number in range(count):
-        (context,) = networks("weigh", *(kept[number] if keep else look(number)), *shared)
-        if contexts is None:
-            contexts = np.empty((count, *context.shape[1:]), np.float32)
-        contexts[number] = context[0]
-        if keep:
-            kept[number] = []
-    assert contexts is not None
+        # And what is seen makes room for the context.
+        features = kept.pop(0) if keep else look(number)
+        contexts.append(networks("weigh", *features, *shared)[0][0])
     side = _part_side(tile_side(count, keep=asked))
-    return Glance(tile, contexts, _shares(contexts[:, :MIXED_BANDS]), side)
+    return Glance(tile, contexts, _shares(np.stack([own[:MIXED_BANDS] for own in contexts])), side)
 
 
 def _pooled(of_frames: Iterable[list[Levels]], count: int) -> list[Levels]:
@@ -198,8 +194,7 @@ def _shares(scores: Levels) -> Levels:
 
     The same as `learning.training.steps.shares`.
     """
-    scores = scores - scores.max(axis=0)
-    weights = np.exp(scores, out=scores)
+    weights = np.exp(scores - scores.max(axis=0))
     weights /= weights.sum(axis=0)
     mean = weights.mean(axis=1)
     seen = np.sqrt(mean)
