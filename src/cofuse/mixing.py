@@ -9,6 +9,7 @@ its window, weights that change slowly where frames differ only coarsely show no
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ __all__ = [
     "blurred",
     "mean_of_channels",
     "octaves_in_bands",
+    "smoothed",
     "split",
     "white_in_bands",
 ]
@@ -55,14 +57,16 @@ def mean_of_channels(levels: Levels) -> Levels:
 
 def split(picture: Levels) -> list[Levels]:
     """Split a picture, (h, w) or (h, w, channels), into `MIXED_BANDS` that add up to it."""
-    bands = []
+    pictures = smoothed(picture)
+    return [*(finer - coarser for finer, coarser in pairwise(pictures)), pictures[-1]]
+
+
+def smoothed(picture: Levels) -> list[Levels]:
+    """Return a picture and the smoother ones that are left of it below every band."""
+    pictures = [picture]
     for side in WINDOWS:
-        smooth = picture
-        for _ in range(2):
-            smooth = blurred(smooth, side)
-        bands.append(picture - smooth)
-        picture = smooth
-    return [*bands, picture]
+        pictures.append(blurred(blurred(pictures[-1], side), side))
+    return pictures
 
 
 @cache

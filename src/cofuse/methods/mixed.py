@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import cv2
@@ -16,7 +17,7 @@ from cofuse.images import Fusion, Pixels
 from cofuse.memory import Shelf
 from cofuse.methods.distinct import distinct_frames
 from cofuse.methods.run import Levels, Run
-from cofuse.mixing import MIXED_BANDS, mean_of_channels, split
+from cofuse.mixing import MIXED_BANDS, mean_of_channels, smoothed
 from cofuse.model import restoring, weighing
 from cofuse.model.restoring import NoiseLeft, halved, restore
 from cofuse.model.runtime import Networks, load_networks
@@ -144,21 +145,25 @@ def _mixed(frames: Iterable[Levels], weights: Levels, part: Tile) -> Levels:
     """Mix frames, read around a part."""
     mixture: list[Levels] = []
     for frame, own in zip(frames, weights, strict=True):
-        planes = cv2.split(frame)
         if not mixture:
-            mixture = [np.zeros(weights.shape[2:], np.float32) for _ in planes]
+            channels = 1 if frame.ndim == 2 else frame.shape[2]
+            mixture = [np.zeros(weights.shape[2:], np.float32) for _ in range(channels)]
         if own.any():
-            for target, plane in zip(mixture, planes, strict=True):
-                for band, weight in zip(split(np.asarray(plane, np.float32)), own, strict=True):
-                    target += weight * band[part.within]
+            # Bands are differences of ever smoother pictures, which are weighed instead of them.
+            steps = [own[0], *(coarser - finer for finer, coarser in pairwise(own))]
+            for picture, step in zip(smoothed(frame), steps, strict=True):
+                for target, plane in zip(mixture, cv2.split(picture[part.within]), strict=True):
+                    cv2.accumulateProduct(plane, step, target)
     return mixture[0] if len(mixture) == 1 else np.asarray(cv2.merge(mixture), np.float32)
 
 
 def _chosen(weights: Levels) -> tuple[NDArray[np.intp], Levels]:
     """Which frame gives most of the detail, and how clearly more than the next."""
     detail = weights[:, :2].mean(axis=1)
-    best = detail.argmax(axis=0)
-    if len(detail) == 1:
-        return best, np.ones(best.shape, np.float32)
-    second, first = np.partition(detail, -2, axis=0)[-2:]
+    best = np.zeros(detail.shape[1:], np.intp)
+    first, second = detail[0].copy(), np.zeros(best.shape, np.float32)
+    for number, own in enumerate(detail[1:], start=1):
+        best[own > first] = number
+        np.maximum(second, np.minimum(first, own), out=second)
+        np.maximum(first, own, out=first)
     return best, 1 - second / first

@@ -63,8 +63,11 @@ def _on_processor(folder: Path) -> Networks:
     options.intra_op_num_threads = processors()
     # Threads that wait sleep: other work is done between two networks, and by other programs.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Memory that was needed once is given back: tiles differ in size, and others want it too.
-    options.enable_cpu_mem_arena = False
+    # Networks follow one another, so all use the same memory: fresh pages for what lies between two
+    # layers take longer than many a layer. A plan of it would be made anew for every size of tiles.
+    options.add_session_config_entry("session.use_env_allocators", "1")
+    options.enable_mem_pattern = False
+    _share_memory()
     sessions = {}
     for name, inputs in _INPUTS.items():
         file = folder / f"{name}.onnx"
@@ -87,6 +90,20 @@ def _on_processor(folder: Path) -> Networks:
         return [np.asarray(planes) for planes in sessions[name].run(None, named)]
 
     return run
+
+
+@cache
+def _share_memory() -> None:
+    """Let ONNX Runtime keep one store of memory for all networks of the process."""
+    import onnxruntime
+
+    where = onnxruntime.OrtMemoryInfo(
+        "Cpu",
+        onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR,
+        0,
+        onnxruntime.OrtMemType.DEFAULT,
+    )
+    onnxruntime.create_and_register_allocator(where, None)
 
 
 @lru_cache(maxsize=2)

@@ -67,4 +67,6 @@ def tiles_of(shape: tuple[int, int], side: int, halo: int) -> Iterator[Tile]:
 def padded(planes: NDArray[np.float32], multiple: int = MULTIPLE) -> NDArray[np.float32]:
     """Lengthen planes (channels, h, w) by their last row and column to multiples: (1, …)."""
     down, right = (-length % multiple for length in planes.shape[1:])
+    if not down and not right:
+        return np.ascontiguousarray(planes)[None]
     return np.pad(planes, ((0, 0), (0, down), (0, right)), mode="edge")[None]

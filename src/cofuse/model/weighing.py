@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +21,11 @@ Levels = NDArray[np.float32]
 Read = Callable[[int, tuple[slice, slice]], Levels]
 
 #: Pixels around a tile that its weights depend on.
-HALO = 128
+HALO = 112
 #: Pixels around a part of a tile that are read of frames: enough for its weights, and for mixing.
 _AROUND = REACH
+#: Pixels around a place that its exact scores depend on, beside those that strength is taken of.
+_NEAR = 12
 #: Side in pixels of the parts of a tile, each with frames of its own that are looked at closely;
 #: of the smallest tiles, which are for many frames, it is half of this.
 _PART = 256
@@ -40,7 +42,7 @@ _SIDES, _KEPT_BYTES = (1536, 1024, 768, 512, 256), 450_000_000
 #: Bytes that a glance has for a pixel of a frame: what is filtered, features, and context.
 _FILTERED, _FEATURES, _CONTEXT = 4 * 33 / 16, 4 * (32 / 16 + 48 / 64 + 96 / 256), 4 * 32 / 16
 #: Bytes a pixel that the networks need beside at their most.
-_NETWORK_BYTES = 160
+_NETWORK_BYTES = 130
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Glance:
     tile
         The tile.
     contexts
-        Scores of bands, and more, of every frame: (frames, planes, h, w).
+        Scores of bands, and more, of every frame: (planes, h, w).
     shares
         Part that every frame has in the mixture to look at beside it: (frames, h, w).
     side
@@ -60,7 +62,7 @@ class Glance:
     """
 
     tile: Tile
-    contexts: Levels
+    contexts: Sequence[Levels]
     shares: Levels
     side: int = _PART
 
@@ -81,19 +83,19 @@ class Glance:
         )
         return rows, columns
 
-    def of(self, number: int, part: Tile) -> tuple[Levels, Levels]:
-        """Context of a frame around a part, and its share of the mixture in full size."""
+    def share(self, number: int, part: Tile) -> Levels:
+        """Share of a frame around a part, in full size."""
         import cv2  # takes a while to load
 
-        where = self._within(part)
         rows, columns = (here.stop - here.start for here in part.around)
-        share = self.shares[number, *where]
+        share = self.shares[number, *self._within(part)]
         size = share.shape[1] * _COARSE, share.shape[0] * _COARSE
         large = cv2.resize(share, size, interpolation=cv2.INTER_LINEAR)
-        return (
-            np.ascontiguousarray(self.contexts[number, :, *where])[None],
-            np.asarray(large[:rows, :columns], np.float32),
-        )
+        return np.asarray(large[:rows, :columns], np.float32)
+
+    def context(self, number: int, part: Tile) -> Levels:
+        """Context of a frame around a part: (1, planes, h, w)."""
+        return np.ascontiguousarray(self.contexts[number][:, *self._within(part)])[None]
 
 
 def tile_side(frames: int, *, keep: bool = True) -> int:
@@ -108,8 +110,8 @@ def _part_side(side: int) -> int:
 
 
 def _fit(frames: int, side: int) -> bool:
-    """Whether what is filtered and seen of all frames may be kept."""
-    return frames * (_FILTERED + _FEATURES) * (side + 2 * HALO) ** 2 <= _KEPT_BYTES
+    """Whether what is filtered of all frames, and then seen in its place, may be kept."""
+    return frames * max(_FILTERED, _FEATURES) * (side + 2 * HALO) ** 2 <= _KEPT_BYTES
 
 
 def working_bytes(shape: tuple[int, int], frames: int, *, keep: bool) -> int:
@@ -117,7 +119,7 @@ def working_bytes(shape: tuple[int, int], frames: int, *, keep: bool) -> int:
     side = tile_side(frames, keep=keep)
     seen = math.prod(min(side + 2 * HALO, length + MULTIPLE) for length in shape)
     part = math.prod(min(_part_side(side) + 2 * _AROUND, length + MULTIPLE) for length in shape)
-    kept = _FILTERED + _FEATURES if keep and _fit(frames, side) else 0.0
+    kept = max(_FILTERED, _FEATURES) if keep and _fit(frames, side) else 0.0
     every = seen * max(kept, _CONTEXT) + part * 4 * (MIXED_BANDS + 9)
     return round(frames * every + (seen + part) * _NETWORK_BYTES)
 
@@ -147,23 +149,19 @@ def glance(
     (stack,) = _pooled(([own] for own in owns or map(filtered, range(count))), count)
 
     def look(number: int) -> list[Levels]:
-        own = owns[number] if keep else filtered(number)
+        # What is filtered makes room for what is seen.
+        own = owns.pop(0) if keep else filtered(number)
         return networks("look", own, stack, numbers[number])
 
     kept = [look(number) for number in range(count)] if keep else []
-    owns.clear()
     shared = networks("share", *_pooled(kept or map(look, range(count)), count))
-    contexts: Levels | None = None
+    contexts = []
     for number in range(count):
-        (context,) = networks("weigh", *(kept[number] if keep else look(number)), *shared)
-        if contexts is None:
-            contexts = np.empty((count, *context.shape[1:]), np.float32)
-        contexts[number] = context[0]
-        if keep:
-            kept[number] = []
-    assert contexts is not None
+        # And what is seen makes room for the context.
+        features = kept.pop(0) if keep else look(number)
+        contexts.append(networks("weigh", *features, *shared)[0][0])
     side = _part_side(tile_side(count, keep=asked))
-    return Glance(tile, contexts, _shares(contexts[:, :MIXED_BANDS]), side)
+    return Glance(tile, contexts, _shares(np.stack([own[:MIXED_BANDS] for own in contexts])), side)
 
 
 def _pooled(of_frames: Iterable[list[Levels]], count: int) -> list[Levels]:
@@ -196,8 +194,7 @@ def _shares(scores: Levels) -> Levels:
 
     The same as `learning.training.steps.shares`.
     """
-    scores = scores - scores.max(axis=0)
-    weights = np.exp(scores, out=scores)
+    weights = np.exp(scores - scores.max(axis=0))
     weights /= weights.sum(axis=0)
     mean = weights.mean(axis=1)
     seen = np.sqrt(mean)
@@ -219,28 +216,62 @@ def weigh(
     ``lights`` are the luminances around it of the frames that matter, ``beside`` the reference's.
     """
     numbers = told_numbers(told, reference)
-    contexts, shares, details = {}, {}, {}
+    shares = {number: seen.share(number, part) for number in lights}
+    details = {}
     shape = next(iter(lights.values())).shape
     mixture, strength = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     for number, light in lights.items():
-        contexts[number], shares[number] = seen.of(number, part)
         details[number] = light - blurred(light, 5)
         mixture += shares[number] * light
         strength += shares[number] * np.abs(details[number])
     strength = blurred(strength, 9)
-    planes = [mixture, strength, mixture if beside is None else beside]
-    stack = padded(np.stack(planes), _COARSE)
-    within = part.within
-    scores = np.empty(
-        (len(lights), MIXED_BANDS, *(here.stop - here.start for here in within)), np.float32
-    )
+    stack = np.stack([mixture, strength, mixture if beside is None else beside])
+    boxes = {number: box for number in lights if (box := _box(shares[number], part)) is not None}
+    size = tuple(here.stop - here.start for here in part.here)
+    scores = np.full((len(lights), MIXED_BANDS, *size), -np.inf, np.float32)
     for scored, number in zip(scores, lights, strict=True):
-        light, detail = (padded(own[number][None], _COARSE) for own in (lights, details))
-        (made,) = networks("border", light, detail, stack, numbers[number], contexts[number])
-        scored[:] = made[0][:, *within]
-        scored[:, shares[number][within] <= 0] = -np.inf
+        if number not in boxes:
+            continue
+        box = boxes[number]
+        looked_at, there = _relative(box.around, part.around), _relative(box.here, part.here)
+        made = np.zeros((MIXED_BANDS, 1, 1), np.float32)  # it is alone
+        if len(boxes) > 1:
+            planes = (
+                padded(own[..., *looked_at], _COARSE)
+                for own in (lights[number][None], details[number][None], stack)
+            )
+            context = seen.context(number, box)
+            made = networks("border", *planes, numbers[number], context)[0][0][:, *box.within]
+        has_share = shares[number][_relative(box.here, part.around)] > 0
+        np.copyto(scored[:, *there], made, where=has_share)
     scores -= scores.max(axis=0)
     weights = np.exp(scores, out=scores)
     weights *= weights > _LEAST_WEIGHT
     weights /= weights.sum(axis=0)
     return weights
+
+
+def _box(share: Levels, part: Tile) -> Tile | None:
+    """Rows and columns of a part in which a frame has a share around it, if any."""
+    has_share = share[part.within] > 0
+    found = [np.flatnonzero(has_share.any(axis=axis)) for axis in (1, 0)]
+    if not found[0].size:
+        return None
+    rows, columns = (
+        slice(
+            here.start + own[0] // _COARSE * _COARSE,
+            min(here.start + (own[-1] // _COARSE + 1) * _COARSE, here.stop),
+        )
+        for here, own in zip(part.here, found, strict=True)
+    )
+    ends = part.around_rows.stop, part.around_columns.stop
+    return Tile.of((rows, columns), ends, _NEAR)
+
+
+def _relative(inner: tuple[slice, slice], outer: tuple[slice, slice]) -> tuple[slice, slice]:
+    """Where rows and columns lie in others."""
+    rows, columns = (
+        slice(own.start - whole.start, own.stop - whole.start)
+        for own, whole in zip(inner, outer, strict=True)
+    )
+    return rows, columns
