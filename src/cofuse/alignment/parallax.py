@@ -42,7 +42,7 @@ _LEAST_SIDE = 32
 #: Frames that are asked, besides the reference: they are kept in memory until all are aligned.
 _MOST_ASKED = 8
 #: Part of the detail, in the mean of all frames asked, that must speak for moving. Six stacks with
-#: parallax have 0.45 to 0.67; fifty-five stacks and pairs without have at most 0.09.
+#: parallax have 0.45 to 0.67; fifty-four stacks and pairs without have at most 0.09.
 _LEAST_MOVING = 0.2
 #: Pixels by which the way there and back may miss its start: the finest detail that is compared is
 #: about four long, and half a wave aside it is another.
