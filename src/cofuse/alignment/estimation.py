@@ -4,7 +4,8 @@ Frames are taken outwards from the reference, each decoded once. A frame is firs
 neighbour, the one most like it in focus, and then compared, from there, with the one before and
 with the reference itself. All these pairs enter one least-squares problem, each with the weight
 of what it knows, so that errors do not add up along the stack. In memory are the reduced pictures
-of five frames, of two million pixels at most, and a thumbnail of every frame.
+of five frames, of two million pixels at most, a thumbnail of every frame, and half as large
+pictures of nine, by which to tell whether there is parallax.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cofuse.alignment.exposure import Thumbnail, exposure_gains, largest_values, thumbnail
+from cofuse.alignment.parallax import asked, shows_parallax, small
 from cofuse.alignment.pictures import Picture, prepare, reduce
 from cofuse.alignment.registration import Match, register
 from cofuse.alignment.transforms import MODELS, Model, Transform, corners
@@ -65,6 +67,9 @@ class Alignment:
         highlights of another frame would be cut off for it: the reference's own factor says.
     left_out
         Index of every frame that could not be aligned, and why.
+    parallax
+        Whether near and far shift against each other: `aligned` then bends every frame, from its
+        place under its transform, onto the reference.
     """
 
     names: tuple[str, ...]
@@ -74,6 +79,7 @@ class Alignment:
     transforms: tuple[Transform | None, ...]
     gains: tuple[tuple[float, ...], ...]
     left_out: dict[int, str] = field(default_factory=dict)
+    parallax: bool = False
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -83,7 +89,9 @@ class Alignment:
     @property
     def already_aligned(self) -> bool:
         """Whether no kept frame needs to be moved."""
-        return all(found is None or found.is_identity for found in self.transforms)
+        return not self.parallax and all(
+            found is None or found.is_identity for found in self.transforms
+        )
 
     @property
     def brightness(self) -> float:
@@ -111,6 +119,7 @@ def align_stack(
     reference: int | None = None,
     on_failure: OnFailure = "stop",
     match_exposure: bool = True,
+    parallax: bool = True,
     still: float = 0.2,
     progress: ProgressCallback = silent,
 ) -> Alignment:
@@ -131,6 +140,9 @@ def align_stack(
     match_exposure
         Whether to find the gains that give all frames one brightness and white balance: those of
         the reference, but darker where a frame's highlights would be cut off otherwise.
+    parallax
+        Whether to look for parallax, which no transform of the whole undoes, and have frames bent
+        where there is much of it.
     still
         Frames whose corners move by no more than this many pixels (or by no more than the
         estimate is uncertain) are not moved at all: their pixels stay untouched.
@@ -153,7 +165,8 @@ def align_stack(
     if count == 1:
         unmoved, one = Transform.identity(model), (1.0,) * (3 if stack.is_colour else 1)
         return Alignment(stack.names, size, model, 0, (unmoved,), (one,))
-    walk = _Walk(stack, model, middle, on_failure)
+    ask = asked(count, middle) if parallax else frozenset[int]()
+    walk = _Walk(stack, model, middle, on_failure, ask)
     with closing(walk.steps()) as steps:
         for done, _ in enumerate(steps):
             progress(Progress("align", done + 1, count))
@@ -169,7 +182,8 @@ def align_stack(
     gains = exposure_gains(
         walk.thumbnails, transforms, middle, size, stack.ceiling, match=match_exposure
     )
-    return Alignment(stack.names, size, model, middle, transforms, gains, walk.left_out)
+    bent = parallax and shows_parallax(walk.small, transforms, middle, size)
+    return Alignment(stack.names, size, model, middle, transforms, gains, walk.left_out, bent)
 
 
 @dataclass(frozen=True)
@@ -184,13 +198,21 @@ class _Pair:
 class _Walk:
     """Compares frames outwards from the reference; keeps only the pictures still needed."""
 
-    def __init__(self, stack: Stack, model: Model, reference: int, on_failure: OnFailure) -> None:
+    def __init__(
+        self,
+        stack: Stack,
+        model: Model,
+        reference: int,
+        on_failure: OnFailure,
+        ask: frozenset[int],
+    ) -> None:
         self.stack, self.model, self.reference = stack, model, reference
-        self.on_failure = on_failure
+        self.on_failure, self.ask = on_failure, ask
         self.found: dict[int, Matrix] = {reference: np.eye(3)}
         self.pairs: list[_Pair] = []
         self.left_out: dict[int, str] = {}
         self.thumbnails: dict[int, Thumbnail] = {}
+        self.small: dict[int, NDArray[np.float32]] = {}
 
     def steps(self) -> Generator[None]:
         """Do the work, one frame a step."""
@@ -226,6 +248,8 @@ class _Walk:
         frame = self.stack[index]
         reduced = reduce(frame)
         self.thumbnails[index] = thumbnail(reduced, self.stack, largest=largest_values(frame))
+        if index in self.ask:
+            self.small[index] = small(reduced, self.stack)
         return prepare(reduced, self.stack)
 
     def _place(self, index: int, picture: Picture, near: list[tuple[int, Picture]]) -> str | None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from cofuse.images import Pixels, Stack, luminance
 
-__all__ = ["Level", "Picture", "prepare", "reduce", "shrunk", "without_what_stays"]
+__all__ = ["Level", "Picture", "prepare", "reduce", "shrunk", "white_noise", "without_what_stays"]
 
 #: Pixels of the finest level; larger frames are reduced to it. A hundredth of a pixel there is
 #: a thirtieth in a frame of 24 million pixels.
@@ -151,7 +151,7 @@ def prepare(reduced: Pixels, stack: Stack) -> Picture:
     grey = luminance(stack.to_levels(reduced))
     x, y = grey.shape[1] / width, grey.shape[0] / height
     to_finest = np.array([[x, 0, x / 2 - 0.5], [0, y, y / 2 - 0.5], [0, 0, 1.0]])
-    noise = _noise(grey)
+    noise = white_noise(grey)
     levels: list[Level] = []
     detail = 0.0
     while True:
@@ -175,7 +175,7 @@ def _even_out(grey: Values, noise: float) -> tuple[Level, float]:
     return Level(values, np.asarray(slope_x), np.asarray(slope_y)), detail
 
 
-def _noise(grey: Values) -> float:
+def white_noise(grey: Values) -> float:
     """White noise of a picture in grey levels: the median of diagonal second differences."""
     if min(grey.shape) < 3:
         return 0.0

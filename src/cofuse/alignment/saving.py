@@ -37,6 +37,7 @@ def alignment_to_json(alignment: Alignment) -> str:
         "width": alignment.size[1],
         "model": alignment.model,
         "reference": alignment.reference,
+        "parallax": alignment.parallax,
         "frames": frames,
     }
     return json.dumps(text, indent=2, allow_nan=False) + "\n"
@@ -96,8 +97,12 @@ def _alignment(given: dict[str, Any]) -> Alignment:
     fixed = transforms[reference]
     if fixed is None or not fixed.is_identity:
         raise _broken("its reference frame is left out or moved")
+    parallax = given.get("parallax", False)  # text of before there was any has none
+    if type(parallax) is not bool:
+        raise _broken(f"parallax is {parallax!r}, not true or false")
     names = tuple(str(frame["name"]) for frame in frames)
-    return Alignment(names, size, model, reference, tuple(transforms), tuple(gains), left_out)
+    moved = tuple(transforms)
+    return Alignment(names, size, model, reference, moved, tuple(gains), left_out, parallax)
 
 
 def _broken(reason: str) -> CofuseError:

@@ -1,7 +1,9 @@
 """Bringing frames into place: warping on reading, the common area, and what fills the rest.
 
 Every frame is interpolated once, by Lanczos' kernel of eight points, straight from its native
-values; frames that need not move keep theirs to the last bit.
+values; frames that need not move keep theirs to the last bit. Where there is parallax the place
+of every pixel is its own, and four points make the kernel: on six such stacks eight gave 0.03 dB
+more, and took six times as long.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cofuse.alignment.estimation import Alignment
 from cofuse.alignment.exposure import apply_gains
+from cofuse.alignment.parallax import Field, find_field, small
 from cofuse.alignment.transforms import Transform
 from cofuse.arguments import check
 from cofuse.errors import CofuseError
@@ -71,8 +74,9 @@ def aligned(
     if crop:
         area = common_area([t for t in transforms if t is not None], alignment.size)
     reference = cache(partial(_moved, stack, alignment, alignment.reference, everywhere))
+    goal = cache(lambda: small(stack[alignment.reference], stack)) if alignment.parallax else None
     readers: list[Callable[[], Pixels]] = [
-        partial(_read, stack, alignment, index, area, reference) for index in alignment.kept
+        partial(_read, stack, alignment, index, area, reference, goal) for index in alignment.kept
     ]
     names = [stack.names[k] for k in alignment.kept]
     shape = (area[1] - area[0], area[3] - area[2], *stack.shape[2:])
@@ -107,10 +111,15 @@ def check_fits(stack: Stack, alignment: Alignment) -> None:
 
 
 def _read(
-    stack: Stack, alignment: Alignment, index: int, area: Area, reference: Callable[[], Pixels]
+    stack: Stack,
+    alignment: Alignment,
+    index: int,
+    area: Area,
+    reference: Callable[[], Pixels],
+    goal: Callable[[], NDArray[np.float32]] | None,
 ) -> Pixels:
     """Read one frame, warped into an area of the reference, and fill what it does not cover."""
-    transform, moved = alignment.transforms[index], _moved(stack, alignment, index, area)
+    transform, moved = alignment.transforms[index], _moved(stack, alignment, index, area, goal)
     assert transform is not None  # only kept frames are read
     if not _covers(transform, alignment.size, area):
         moved = moved if moved.flags.owndata else moved.copy()
@@ -119,11 +128,20 @@ def _read(
     return moved
 
 
-def _moved(stack: Stack, alignment: Alignment, index: int, area: Area) -> Pixels:
-    """Read one frame, moved and made brighter or darker."""
+def _moved(
+    stack: Stack,
+    alignment: Alignment,
+    index: int,
+    area: Area,
+    goal: Callable[[], NDArray[np.float32]] | None = None,
+) -> Pixels:
+    """Read one frame, moved, bent onto a goal, and made brighter or darker."""
     transform, gains = alignment.transforms[index], alignment.gains[index]
     assert transform is not None
     frame = stack[index]
+    if goal is not None and index != alignment.reference:
+        field = find_field(goal(), small(frame, stack), transform, alignment.size)
+        return _looked_up(frame, transform, area, gains, stack.ceiling, field)
     if transform.is_identity and all(gain == 1 for gain in gains):
         return frame[area[0] : area[1], area[2] : area[3]]
     return warp(frame, transform, area=area, gains=gains, white=stack.ceiling)
@@ -217,19 +235,26 @@ def _planes(frame: Pixels) -> Pixels:
 
 
 def _looked_up(
-    frame: Pixels, transform: Transform, area: Area, gains: Sequence[float], white: float
+    frame: Pixels,
+    transform: Transform,
+    area: Area,
+    gains: Sequence[float],
+    white: float,
+    field: Field | None = None,
 ) -> Pixels:
-    """Interpolate under any transform, by OpenCV."""
+    """Interpolate under any transform, after the shifts of a field, by OpenCV."""
     top, bottom, left, right = area
     is_float = frame.dtype.kind == "f"
     working: type[Any] = np.float64 if frame.dtype == np.float64 else np.float32
     low, high = frame.min(), frame.max()
     ceiling = max(float(high), white)
     out = np.empty((bottom - top, right - left, *frame.shape[2:]), frame.dtype)
+    across, down = ((0.0, 0.0), (0.0, 0.0)) if field is None else zip(*field.bounds, strict=True)
     for y, x in product(range(top, bottom, _STRIP), range(left, right, _STRIP_WIDTH)):
         height, width = min(_STRIP, bottom - y), min(_STRIP_WIDTH, right - x)
         matrix = transform.matrix @ np.array([[1.0, 0, x], [0, 1.0, y], [0, 0, 1.0]])
-        ends = Transform(matrix, "homography")([[0, 0], [width, 0], [0, height], [width, height]])
+        ends_x, ends_y = (across[0], width + across[1]), (down[0], height + down[1])
+        ends = Transform(matrix, "homography")(list(product(ends_x, ends_y)))
         # Only what the strip needs becomes floats.
         size = np.array(frame.shape[1::-1])
         first = np.clip(np.floor(ends.min(axis=0)) - _REACH, 0, size - 1).astype(int)
@@ -238,19 +263,34 @@ def _looked_up(
             frame[first[1] : last[1] + 1, first[0] : last[0] + 1], working
         )
         matrix = np.array([[1.0, 0, -first[0]], [0, 1.0, -first[1]], [0, 0, 1.0]]) @ matrix
-        strip = cv2.warpPerspective(
-            source,
-            matrix,
-            (width, height),
-            flags=cv2.INTER_LANCZOS4 | cv2.WARP_INVERSE_MAP,
-            borderMode=cv2.BORDER_REPLICATE,
-        )
+        if field is not None:
+            places = _places(matrix, field(x, y, width, height))
+            strip = cv2.remap(source, *places, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+        else:
+            strip = cv2.warpPerspective(
+                source,
+                matrix,
+                (width, height),
+                flags=cv2.INTER_LANCZOS4 | cv2.WARP_INVERSE_MAP,
+                borderMode=cv2.BORDER_REPLICATE,
+            )
         values = apply_gains(np.clip(strip, low, high), gains, white)
         if any(gain != 1 for gain in gains):
             values = np.minimum(values, ceiling)
         rows, columns = slice(y - top, y - top + height), slice(x - left, x - left + width)
         out[rows, columns] = values if is_float else np.rint(values)
     return out
+
+
+def _places(
+    matrix: NDArray[np.float64], shifts: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Transform the shifted pixels of a strip."""
+    h = matrix.astype(np.float32)
+    x = shifts[..., 0] + np.arange(shifts.shape[1], dtype=np.float32)
+    y = shifts[..., 1] + np.arange(shifts.shape[0], dtype=np.float32)[:, None]
+    u, v, down = (row[0] * x + row[1] * y + row[2] for row in h)
+    return (u, v) if not h[2, :2].any() else (u / down, v / down)
 
 
 def common_area(transforms: Sequence[Transform], size: tuple[int, int]) -> Area:

@@ -226,7 +226,8 @@ def alpha_of(frames: Frames, alignment: Alignment | None, *, crop: bool) -> Stac
     alphas = Stack(readers, white=opaque, names=stack.names)
     if alignment is None:
         return alphas
-    unchanged = replace(alignment, gains=tuple((1.0,) for _ in alignment.gains))
+    # There is nothing in alphas by which they could be bent.
+    unchanged = replace(alignment, gains=tuple((1.0,) for _ in alignment.gains), parallax=False)
     return aligned(alphas, unchanged, crop=crop)
 
 

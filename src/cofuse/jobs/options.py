@@ -57,6 +57,9 @@ class Aligning:
     match_exposure
         Give all frames the brightness and white balance of the reference, or make all darker where
         that would cut off highlights.
+    parallax
+        Bend frames onto the reference where near and far shift against each other so much that no
+        transform of the whole brings them together.
     crop
         Cut off what not all frames cover.
     transforms
@@ -72,6 +75,7 @@ class Aligning:
     reference: int | None = None
     on_failure: Literal["stop", "leave-out"] = "stop"
     match_exposure: bool = True
+    parallax: bool = True
     crop: bool = True
     transforms: Path | None = None
     save_transforms: Path | None = None

@@ -76,6 +76,7 @@ def find_alignment(stack: Stack, aligning: Aligning, progress: ProgressCallback)
         reference=reference_index(aligning, len(stack)),
         on_failure=aligning.on_failure,
         match_exposure=aligning.match_exposure,
+        parallax=aligning.parallax,
         progress=progress,
     )
 
@@ -95,6 +96,8 @@ def given_alignment(stack: Stack, aligning: Aligning, path: Path) -> Alignment:
     if not aligning.match_exposure:
         ones = tuple((1.0,) * len(gains) for gains in alignment.gains)
         alignment = replace(alignment, gains=ones)
+    if not aligning.parallax:
+        alignment = replace(alignment, parallax=False)
     return alignment
 
 
@@ -110,6 +113,7 @@ def alignment_facts(alignment: Alignment) -> dict[str, object]:
         "transform": alignment.model,
         "reference": alignment.names[alignment.reference],
         "already_aligned": alignment.already_aligned,
+        "parallax": alignment.parallax,
         "largest_displacement": alignment.largest_displacement(),
         "left_out": {alignment.names[k]: reason for k, reason in alignment.left_out.items()},
         "matrices": [None if t is None else t.matrix.tolist() for t in alignment.transforms],

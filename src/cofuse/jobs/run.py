@@ -115,7 +115,8 @@ class Outcome:
             f"{len(stack)} frame{'s' * (len(stack) > 1)} of {stack.width}x{stack.height} {kind}"
         ]
         if alignment is not None and not alignment.already_aligned:
-            parts.append(f"moved by up to {alignment.largest_displacement():.1f} pixels")
+            bent = " and bent to undo parallax" if alignment.parallax else ""
+            parts.append(f"moved by up to {alignment.largest_displacement():.1f} pixels{bent}")
         if alignment is not None and alignment.brightness < 1:
             share = f"{100 * alignment.brightness:.0f} %"
             parts.append(f"darkened to {share} of the reference to keep highlights")

@@ -1,0 +1,218 @@
+"""Parallax: near and far shift against each other, and no transform of the whole undoes it.
+
+A camera that moves between frames, and does not only focus, sees another picture. Frames in the
+place that their transform gives them, reduced to a million pixels at most, are then brought onto
+the reference by a *field*: a shift for every place. It is found by dense inverse search (OpenCV's
+``DISOpticalFlow``), from the reference to the frame and back. Where both ways agree the shift is
+believed; between such places it is interpolated.
+
+Such a search always finds something. Between frames that differ in focus alone it drags outlines
+towards where blur makes them seem to be, which costs far more than it mends. So a stack is asked
+first. The band-passed frame is compared with the reference in windows, in its place and shifted;
+with correlations r₀ and r there, a place *speaks for moving* if both ways agree and
+
+    1 - r₀²  >  2 (1 - r²):
+
+the shift explains half of what was unexplained. Blur takes height from a band, not correlation,
+and a shift that follows blur gains little. Only where a good part of all detail speaks for moving
+is a field used at all; other stacks stay as they are to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from cofuse.alignment.pictures import shrunk, white_noise
+from cofuse.alignment.transforms import Transform
+from cofuse.images import Pixels, Stack, luminance
+
+__all__ = ["Field", "asked", "find_field", "shows_parallax", "small"]
+
+#: Pixels that frames are reduced to. A fifth of a pixel there is one in 24 million.
+_MOST_PIXELS, _MOST_SIDE = 1_000_000, 32_000
+#: Shorter side below which nothing can be told: some patches of the search, which are 8 wide.
+_LEAST_SIDE = 32
+#: Frames that are asked, besides the reference: they are kept in memory until all are aligned.
+_MOST_ASKED = 8
+#: Part of the detail, in the mean of all frames asked, that must speak for moving. Six stacks with
+#: parallax have 0.45 to 0.67; fifty-four stacks and pairs without have at most 0.09.
+_LEAST_MOVING = 0.2
+#: Pixels by which the way there and back may miss its start: the finest detail that is compared is
+#: about four long, and half a wave aside it is another.
+_AGREES = 2.0
+#: Band-pass (difference of two Gaussians) and window (Gaussian) of the comparison. The window
+#: holds some twenty independent values of the band.
+_FINE, _COARSE, _WINDOW = 1.0, 4.0, 8.0
+#: What is left of white noise after the band-pass; contrast that is nothing but rounding, in grey
+#: levels; and multiple of the power of both that is detail.
+_NOISE_BAND = math.sqrt((_FINE**-2 + _COARSE**-2 - 4 / (_FINE**2 + _COARSE**2)) / (4 * math.pi))
+_LEAST_CONTRAST, _DETAIL = 0.4, 4.0
+#: Part of a picture that must be detail for it to speak at all, as of a flat one (`pictures`).
+_LEAST_DETAIL = 0.003
+#: A field is the mean of the shifts around, in Gaussian windows of these widths, each to count
+#: only where the ones before are empty; and where all are, it is 0.
+_WIDTHS, _NEXT = (2.0, 8.0, 32.0), 0.01
+_EMPTY = _NEXT ** (len(_WIDTHS) - 1)
+
+Values = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Field:
+    """Shifts (x, y), in pixels of the reference, at the pixels of a reduced copy of it.
+
+    The transform of the frame is then applied to the shifted pixels.
+    """
+
+    shifts: Values
+    size: tuple[int, int]
+
+    def __call__(self, left: int, top: int, width: int, height: int) -> Values:
+        """Return the shifts of a rectangle of the reference, (height, width, 2)."""
+        corner = np.array([[1.0, 0, left], [0, 1.0, top], [0, 0, 1.0]])
+        to_small = (_to_small(self.shifts.shape, self.size) @ corner)[:2]
+        flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+        return np.asarray(
+            cv2.warpAffine(
+                self.shifts,
+                to_small,
+                (width, height),
+                flags=flags,
+                borderMode=cv2.BORDER_REPLICATE,
+            )
+        )
+
+    @property
+    def bounds(self) -> tuple[Values, Values]:
+        """The least and the largest shift (x, y)."""
+        return self.shifts.min(axis=(0, 1)), self.shifts.max(axis=(0, 1))
+
+
+def small(frame: Pixels, stack: Stack) -> Values:
+    """Return the luminance of a frame, which may have been reduced before, in grey levels."""
+    height, width = frame.shape[:2]
+    factor = min(math.sqrt(_MOST_PIXELS / (height * width)), 1.0)
+    size = tuple(min(max(round(side * factor), 1), _MOST_SIDE) for side in (width, height))
+    reduced = frame if size == (width, height) else shrunk(frame, size)
+    return np.ascontiguousarray(luminance(stack.to_levels(reduced)), np.float32)
+
+
+def asked(count: int, reference: int) -> frozenset[int]:
+    """Choose the frames that are asked whether there is parallax: some, evenly, and the reference.
+
+    The more there are the better each resembles its neighbours, and the less one more adds.
+    """
+    others = [k for k in range(count) if k != reference]
+    chosen = np.linspace(0, len(others) - 1, min(len(others), _MOST_ASKED)).round().astype(int)
+    return frozenset([reference, *(others[k] for k in chosen)])
+
+
+def shows_parallax(
+    pictures: Mapping[int, Values],
+    transforms: Sequence[Transform | None],
+    reference: int,
+    size: tuple[int, int],
+) -> bool:
+    """Say whether frames, `small` and by their indices, lie better when bent."""
+    goal = pictures[reference]
+    if min(goal.shape) < _LEAST_SIDE:
+        return False
+    parts = []
+    for index, picture in pictures.items():
+        transform = transforms[index]
+        if index != reference and transform is not None:
+            parts.append(_moving(goal, *_put(picture, transform, size)))
+    return bool(parts) and float(np.mean(parts)) >= _LEAST_MOVING
+
+
+def find_field(
+    reference: Values, frame: Values, transform: Transform, size: tuple[int, int]
+) -> Field:
+    """Find how a frame, in its place by its transform, is to be bent; both are `small`."""
+    placed, cover = _put(frame, transform, size)
+    shifts, apart = _there_and_back(reference, placed)
+    trust = np.asarray(cover / (1 + (apart / _AGREES) ** 4), np.float32)
+    total, weights = np.zeros_like(shifts), np.full(trust.shape, _EMPTY, np.float32)
+    for n, width in enumerate(_WIDTHS):
+        total += _NEXT**n * cv2.GaussianBlur(shifts * trust[..., None], (0, 0), width)
+        weights += _NEXT**n * cv2.GaussianBlur(trust, (0, 0), width)
+    to_small = _to_small(reference.shape, size)
+    scale = np.diag(to_small)[:2].astype(np.float32)
+    return Field(np.asarray(total / weights[..., None] / scale, np.float32), size)
+
+
+def _to_small(shape: tuple[int, ...], size: tuple[int, int]) -> NDArray[np.float64]:
+    """Return the matrix from pixels of a frame to those of its reduced copy."""
+    x, y = shape[1] / size[1], shape[0] / size[0]
+    return np.array([[x, 0, x / 2 - 0.5], [0, y, y / 2 - 0.5], [0, 0, 1.0]])
+
+
+def _put(picture: Values, transform: Transform, size: tuple[int, int]) -> tuple[Values, Values]:
+    """Bring a reduced frame into its place; also say where it lies there: 1, and else 0."""
+    to_small = _to_small(picture.shape, size)
+    matrix = to_small @ transform.matrix @ np.linalg.inv(to_small)
+    across, flags = picture.shape[::-1], cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    placed = cv2.warpPerspective(
+        picture, matrix, across, flags=flags, borderMode=cv2.BORDER_REPLICATE
+    )
+    cover = cv2.warpPerspective(np.ones_like(picture), matrix, across, flags=flags)
+    return np.asarray(placed), np.asarray(cover >= 1, np.float32)
+
+
+def _there_and_back(reference: Values, placed: Values) -> tuple[Values, Values]:
+    """Return the shifts from the reference to a frame, and how far the way back misses."""
+    top = max(float(np.quantile(reference, 0.999)), 1e-3)
+    gain = float(reference.sum()) / max(float(placed.sum()), 1e-3)
+    a, b = (
+        np.clip(np.rint(p * (factor * 255 / top)), 0, 255).astype(np.uint8)
+        for p, factor in ((reference, 1.0), (placed, gain))
+    )
+    search = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
+    there = np.asarray(search.calc(a, b, None))  # type: ignore[call-overload]
+    back = np.asarray(search.calc(b, a, None))  # type: ignore[call-overload]
+    missed = there + _looked_up(back, there)
+    return there, np.asarray(np.hypot(missed[..., 0], missed[..., 1]))
+
+
+def _looked_up(picture: Values, shifts: Values) -> Values:
+    """Look a picture up at its shifted pixels."""
+    x, y = np.arange(picture.shape[1], dtype=np.float32), np.arange(picture.shape[0])[:, None]
+    at_y = (shifts[..., 1] + y).astype(np.float32)
+    return np.asarray(
+        cv2.remap(
+            picture, shifts[..., 0] + x, at_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
+        )
+    )
+
+
+def _moving(reference: Values, placed: Values, cover: Values) -> float:
+    """Return the part of the detail of both that speaks for moving."""
+    shifts, apart = _there_and_back(reference, placed)
+    noise = max(white_noise(reference), white_noise(placed))
+    floor = (_NOISE_BAND * noise) ** 2 + _LEAST_CONTRAST**2
+    goal = _band(reference)
+    before, power = _unexplained(goal, _band(placed), floor)
+    after, _ = _unexplained(goal, _band(_looked_up(placed, shifts)), floor)
+    detail = (power > _DETAIL * floor) & (cover > 0)
+    speaks = (before > 2 * after) & (apart < _AGREES) & detail
+    return float(speaks.sum()) / max(float(detail.sum()), _LEAST_DETAIL * detail.size)
+
+
+def _band(picture: Values) -> Values:
+    fine, coarse = (cv2.GaussianBlur(picture, (0, 0), width) for width in (_FINE, _COARSE))
+    return np.asarray(fine - coarse)
+
+
+def _unexplained(a: Values, b: Values, floor: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return 1 - r² of windows around every pixel, and the lesser of their powers."""
+    common, of_a, of_b = (cv2.GaussianBlur(p, (0, 0), _WINDOW) for p in (a * b, a * a, b * b))
+    # With a floor under the powers pictures of noise alone correlate by little.
+    correlation = np.maximum(common, 0) / np.sqrt((of_a + floor) * (of_b + floor))
+    return 1 - correlation**2, np.minimum(of_a, of_b)
