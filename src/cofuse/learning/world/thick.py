@@ -1,7 +1,8 @@
-"""Scenes of a body that light passes or that shines, too thick to be all in focus: every frame has its own detail.
+"""Scenes of a body too thick to be all in focus: every frame has its own detail.
 
-There is no picture with all of that detail in it, only a jumble of no frame's. What is right is
-the frame that is liveliest at a place, not the darkest or the brightest one.
+Light passes it, or it shines. There is no picture with all of that detail in it, only a jumble of
+no frame's. What is right is the frame that is liveliest at a place, not the darkest or the
+brightest one.
 """
 
 from __future__ import annotations
