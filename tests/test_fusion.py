@@ -95,6 +95,7 @@ def test_clean_stacks_are_mixed_and_nothing_else(frames, preset):
         assert np.array_equal(result.image, mixture)
 
 
+@pytest.mark.filterwarnings("ignore:the frames hardly differ")
 @laws
 @given(
     seed=st.integers(0, 2**32 - 1),

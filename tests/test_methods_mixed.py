@@ -69,6 +69,7 @@ def test_identical_frames_are_the_picture(
     assert (result.source_map == 0).all()
 
 
+@pytest.mark.filterwarnings("ignore:the frames hardly differ")
 def test_a_pixel_where_all_frames_agree_is_theirs() -> None:
     """Weights add up in every band: where frames agree around a pixel they are no matter."""
     frames = [frame.copy() for frame in scene().frames]
@@ -78,6 +79,19 @@ def test_a_pixel_where_all_frames_agree_is_theirs() -> None:
     far = 100 - REACH
     assert np.abs(image - frames[0])[:, :far].max() <= 1
     assert np.mean(image[:, :far] == frames[0][:, :far]) > 0.999
+
+
+def test_exposures_of_one_focus_are_a_lottery_and_that_is_said() -> None:
+    rng = np.random.default_rng(0)
+    truth = scene().truth
+    frames = []
+    for _ in range(5):
+        noisy = truth + rng.normal(0, 5, truth.shape)
+        frames.append(np.clip(noisy.round(), 0, 255).astype(np.uint8))
+    with pytest.warns(UserWarning, match="hardly differ in focus"):
+        result = fuse(frames)
+    assert np.median(result.confidence) < 0.25
+    assert psnr(result.image, truth) > max(psnr(frame, truth) for frame in frames) + 3
 
 
 def test_sharp_parts_are_taken_from_their_frames() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -30,6 +31,9 @@ from cofuse.selection import Choice
 
 __all__ = ["MixedRun"]
 
+#: Confidence below which a choice is a lottery: the next frame has three quarters of the weight.
+_LOTTERY = 0.25
+
 
 @dataclass
 class MixedRun(Run):
@@ -48,6 +52,12 @@ class MixedRun(Run):
         removed = self.noise.beyond_texture() if self.noise.estimated else self.noise
         self.sigma = self.noise.sigma if removed.overall > 0 else 0.0
         image, choice = self.weigh_and_restore(removed, denoise)
+        if float(np.mean(choice.confidence < _LOTTERY)) > 0.5:
+            warnings.warn(
+                "the frames hardly differ in focus: most of the picture is a mean of them, and the "
+                "source map, like depth made from it, says little",
+                stacklevel=2,
+            )
         fusion = self.result(image, choice, estimated=not given)
         index: NDArray[np.unsignedinteger[Any]] = np.array(
             numbers, np.uint8 if len(every) <= 256 else np.uint16
