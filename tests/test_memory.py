@@ -393,6 +393,7 @@ def test_a_small_fusion_keeps_to_its_plan(plan: Plan, sigma: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the frames hardly differ")
 def test_memory_grows_with_the_number_of_frames_by_tiles_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -166,7 +166,10 @@ def test_networks_are_told_of_each_frame_its_noise_and_whether_it_is_the_referen
         own for own in expected if own in heard["border"]
     ]
     if reference is not None:
-        assert all(np.array_equal(seen, frames[reference]) for seen in beside)
+        # It looks at the box where a frame has a share.
+        for seen in beside:
+            boxes = np.lib.stride_tricks.sliding_window_view(frames[reference], seen.shape)
+            assert (boxes == seen).all((2, 3)).any()
 
 
 # --- tiles ---
@@ -288,7 +291,12 @@ def saying(
             return [inputs[0][:, :1]]
         if name == "weigh":
             scores = np.zeros((1, MIXED_BANDS + 3, *inputs[0].shape[2:]), np.float32)
-            scores[:, :MIXED_BANDS] = coarse[round(float(inputs[0][0, 0, 0, 0]))]
+            told = np.asarray(coarse[round(float(inputs[0][0, 0, 0, 0]))])
+            if told.ndim == 2:
+                # There is something beyond the frame, which repeats its last rows and columns.
+                rows, columns = scores.shape[2] - told.shape[0], scores.shape[3] - told.shape[1]
+                told = np.pad(told, ((0, rows), (0, columns)), mode="edge")
+            scores[:, :MIXED_BANDS] = told
             return [scores]
         assert name == "border"
         number = round(float(inputs[3][0, 0]))
