@@ -293,9 +293,9 @@ def saying(
             scores = np.zeros((1, MIXED_BANDS + 3, *inputs[0].shape[2:]), np.float32)
             told = np.asarray(coarse[round(float(inputs[0][0, 0, 0, 0]))])
             if told.ndim == 2:
-                # There is something beyond the frame, which repeats its last rows and columns.
+                # There is something beyond the frame, which mirrors its last rows and columns.
                 rows, columns = scores.shape[2] - told.shape[0], scores.shape[3] - told.shape[1]
-                told = np.pad(told, ((0, rows), (0, columns)), mode="edge")
+                told = np.pad(told, ((0, rows), (0, columns)), mode="symmetric")
             scores[:, :MIXED_BANDS] = told
             return [scores]
         assert name == "border"

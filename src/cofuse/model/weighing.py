@@ -167,10 +167,11 @@ def glance(
 def _beyond(planes: Levels) -> Levels:
     """Lengthen planes (1, h, w) so that there is always something beyond the last row and column.
 
-    Beyond a picture networks see black. With their last rows and columns repeated, pictures of 48
+    Beyond a picture networks see black. With its last rows and columns mirrored, pictures of 48
     and 49 pixels are seen alike, and better.
     """
-    return padded(np.pad(planes, ((0, 0), (0, MULTIPLE), (0, MULTIPLE)), mode="edge"))
+    down, right = (MULTIPLE + -length % MULTIPLE for length in planes.shape[1:])
+    return np.pad(planes, ((0, 0), (0, down), (0, right)), mode="symmetric")[None]
 
 
 def _pooled(of_frames: Iterable[list[Levels]], count: int) -> list[Levels]:
