@@ -90,7 +90,6 @@ def test_exposures_of_one_focus_are_a_lottery_and_that_is_said() -> None:
         frames.append(np.clip(noisy.round(), 0, 255).astype(np.uint8))
     with pytest.warns(UserWarning, match="hardly differ in focus"):
         result = fuse(frames)
-    assert np.median(result.confidence) < 0.25
     assert psnr(result.image, truth) > max(psnr(frame, truth) for frame in frames) + 3
 
 

@@ -31,7 +31,7 @@ from cofuse.selection import Choice
 
 __all__ = ["MixedRun"]
 
-#: Confidence below which a choice is a lottery: the next frame has three quarters of the weight.
+#: Of the way from as much weight as all others have to all of it: below, a choice is a lottery.
 _LOTTERY = 0.25
 
 
@@ -52,12 +52,6 @@ class MixedRun(Run):
         removed = self.noise.beyond_texture() if self.noise.estimated else self.noise
         self.sigma = self.noise.sigma if removed.overall > 0 else 0.0
         image, choice = self.weigh_and_restore(removed, denoise)
-        if float(np.mean(choice.confidence < _LOTTERY)) > 0.5:
-            warnings.warn(
-                "the frames hardly differ in focus: most of the picture is a mean of them, and the "
-                "source map, like depth made from it, says little",
-                stacklevel=2,
-            )
         fusion = self.result(image, choice, estimated=not given)
         index: NDArray[np.unsignedinteger[Any]] = np.array(
             numbers, np.uint8 if len(every) <= 256 else np.uint16
@@ -83,9 +77,10 @@ class MixedRun(Run):
                     Shelf(1, (*half, MIXED_BANDS), np.float32, in_memory=kept)
                 )
             with self.stage("fusion"):
-                done = 0
+                done = lottery = 0
                 for part, numbers, weights, mixture in self.mixed(networks, frames_told(law)):
-                    best, confidence[part.here] = _chosen(weights)
+                    best, largest, confidence[part.here] = _chosen(weights)
+                    lottery += int((len(stack) * largest - 1 < _LOTTERY * (len(stack) - 1)).sum())
                     index[part.here] = np.array(numbers)[best]
                     if restores:
                         mixtures.write(0, mixture, *part.here)
@@ -94,6 +89,12 @@ class MixedRun(Run):
                         self.take(image, part, mixture)
                     done += math.prod(weights.shape[2:])
                     self.progress(Progress("fusion", done, math.prod(shape)))
+            if 2 * lottery > math.prod(shape):
+                warnings.warn(
+                    "the frames hardly differ in focus: most of the picture is a mean of all, and "
+                    "the source map, like depth made from it, says little",
+                    stacklevel=3,
+                )
             if restores:
                 tiles = list(tiles_of(shape, restoring.SIDE, restoring.HALO))
                 with self.stage("restoration"):
@@ -167,8 +168,8 @@ def _mixed(frames: Iterable[Levels], weights: Levels, part: Tile) -> Levels:
     return mixture[0] if len(mixture) == 1 else np.asarray(cv2.merge(mixture), np.float32)
 
 
-def _chosen(weights: Levels) -> tuple[NDArray[np.intp], Levels]:
-    """Which frame gives most of the detail, and how clearly more than the next."""
+def _chosen(weights: Levels) -> tuple[NDArray[np.intp], Levels, Levels]:
+    """Which frame gives most of the detail, how much, and how clearly more than the next."""
     detail = weights[:, :2].mean(axis=1)
     best = np.zeros(detail.shape[1:], np.intp)
     first, second = detail[0].copy(), np.zeros(best.shape, np.float32)
@@ -176,4 +177,4 @@ def _chosen(weights: Levels) -> tuple[NDArray[np.intp], Levels]:
         best[own > first] = number
         np.maximum(second, np.minimum(first, own), out=second)
         np.maximum(first, own, out=first)
-    return best, 1 - second / first
+    return best, first, 1 - second / first
