@@ -141,6 +141,7 @@ def test_a_law_that_lacks_a_part_is_refused(name: str) -> None:
 # Fusing by one.
 
 
+@pytest.mark.filterwarnings("ignore:the frames hardly differ")
 @pytest.mark.parametrize("preset", ["auto", "fast", "paper"])
 @pytest.mark.parametrize("colour", [False, True])
 @pytest.mark.parametrize("sigma", [0.0, 1.2, 10.0])

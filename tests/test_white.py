@@ -155,6 +155,7 @@ def test_dim_16_bit_frames_are_denoised(unit: float, preset: str) -> None:
     assert fuse(frames, sigma=0).image.max() > Stack.from_arrays(frames).white
 
 
+@pytest.mark.filterwarnings("ignore:the frames hardly differ")
 def test_white_that_is_given_rules() -> None:
     frames = dim_stack(2.5)
     assert fuse(frames, white=65535).sigma == 0
