@@ -67,22 +67,6 @@ def _untold(**numbers: float) -> Iterator[None]:
 
 
 @contextmanager
-def _no_reference() -> Iterator[None]:
-    glance, weigh = mixed.glance, mixed.weigh
-
-    def glancing(networks: Any, read: Any, told: Any, _: Any, tile: Any, **kwargs: Any) -> Any:
-        return glance(networks, read, told, None, tile, **kwargs)
-
-    def weighing_so(
-        networks: Any, seen: Any, part: Any, lights: Any, _: Any, told: Any, __: Any
-    ) -> Any:
-        return weigh(networks, seen, part, lights, None, told, None)
-
-    with mock.patch.multiple(mixed, glance=glancing, weigh=weighing_so):
-        yield
-
-
-@contextmanager
 def _as_one_frame() -> Iterator[None]:
     plain = mixed.NoiseLeft.scales
 
@@ -115,7 +99,6 @@ VARIANTS: dict[str, Callable[[], Any]] = {
     "the largest weight alone": lambda: _weights_changed(_largest_alone),
     "faint weights kept": lambda: mock.patch.object(weighing, "_LEAST_WEIGHT", 0.0),
     "no frame left out by a glance": lambda: mock.patch.object(weighing, "LEAST_SHARE", 0.0),
-    "reference not told": _no_reference,
     "noise not told to the networks": lambda: _untold(fine=0.0, coarse=0.0),
     "noise left taken for that of a frame": _as_one_frame,
     "restored on even pixels alone": _asked_once,
@@ -153,9 +136,7 @@ def main() -> None:
 def _real(name: str, stack: Any) -> str:
     frames = stack.aligned()
     levels = grey_levels(frames)
-    made = Stack.from_arrays(frames)
-    made.reference = len(frames) // 2
-    picture = levels(varied(name, made))
+    picture = levels(varied(name, Stack.from_arrays(frames)))
     lost, phantom = Frames([levels(frame) for frame in frames]).judge(picture).shares
     return f"{100 * lost:.1f} / {100 * phantom:.2f}"
 

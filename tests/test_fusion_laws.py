@@ -71,19 +71,6 @@ def test_tiles_do_not_show(
     np.testing.assert_allclose(parts.confidence, whole.confidence, rtol=0, atol=1e-3)
 
 
-def test_the_reference_is_told_by_its_number() -> None:
-    """Which frame the others were brought into place of counts, not where it stands."""
-    from cofuse.images import Stack
-
-    frames = in_floats(scene(0, 3, (120, 130)).frames)
-    images = []
-    for order in ((0, 1, 2), (2, 0, 1)):
-        stack = Stack.from_arrays([frames[k] for k in order])
-        stack.reference = order.index(1)
-        images.append(fuse(stack, sigma=0).image)
-    np.testing.assert_allclose(images[1], images[0], rtol=0, atol=1e-5)
-
-
 @pytest.mark.extra("torch")
 @pytest.mark.extra("onnx")
 @pytest.mark.parametrize("sigma", [0, 10])

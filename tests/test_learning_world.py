@@ -25,7 +25,6 @@ from cofuse.learning.world.camera import photograph
 from cofuse.learning.world.canvas import Canvas
 from cofuse.learning.world.chance import Chance
 from cofuse.learning.world.exposure import Exposure
-from cofuse.learning.world.focus import least_blurred, radii
 from cofuse.learning.world.jpeg import compressed
 from cofuse.learning.world.layered import Light, photographic
 from cofuse.learning.world.mosaic import DEMOSAICINGS, Mosaic
@@ -33,7 +32,7 @@ from cofuse.learning.world.motion import Motion
 from cofuse.learning.world.noise import NoiseLevel, grain
 from cofuse.learning.world.pairs import masked
 from cofuse.learning.world.sources import Sources
-from cofuse.learning.world.thick import liveliest
+from cofuse.learning.world.thick import _elsewhere, liveliest
 from cofuse.learning.world.tone import STANDARD, Tone
 from experiments.world_sheet import sheet
 
@@ -42,7 +41,7 @@ pytestmark = pytest.mark.extra("torch")
 KINDS = ("photographic", "specimens", "thick", "masked", "mapped")
 CPU = torch.device("cpu")
 #: Nothing that would make a frame differ from what it shows.
-PERFECT = WorldSettings(noiseless=1.0, quiet=0.0, jpeg=0.0, moved=0.0, unsteady=0.0, passer_by=0.0)
+PERFECT = WorldSettings(noiseless=1.0, quiet=0.0, jpeg=0.0, moved=0.0, unsteady=0.0)
 
 
 def only(kind: str, settings: WorldSettings) -> WorldSettings:
@@ -63,9 +62,7 @@ def sources(photos: torch.Tensor) -> Sources:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("frames", [1, 2, 5])
 def test_scenes_have_the_promised_shapes_and_ranges(photos, kind, frames):
-    busy = replace(
-        only(kind, WorldSettings()), moved=0.7, unsteady=0.7, passer_by=0.5, repeated=0.5
-    )
+    busy = replace(only(kind, WorldSettings()), moved=0.7, unsteady=0.7, repeated=0.5)
     world = World(photos, seed=frames, settings=busy)
     for _ in range(3):
         scenes = world.draw(2, frames, 64)
@@ -74,17 +71,15 @@ def test_scenes_have_the_promised_shapes_and_ranges(photos, kind, frames):
         for values in (scenes.frames, scenes.clean, scenes.truth):
             assert values.dtype == torch.float32
             assert float(values.min()) >= 0 and float(values.max()) <= 1
-        assert scenes.reference.dtype == torch.int64
-        assert int(scenes.reference.min()) >= -1 and int(scenes.reference.max()) < frames
         assert float(scenes.floor.min()) >= 0 and float(scenes.floor.max()) <= 1
-        assert scenes.floor.shape == scenes.reference.shape == (2,)
+        assert scenes.floor.shape == (2,)
 
 
 def test_a_seed_repeats_everything(photos):
     first, second = (World(photos, seed=7) for _ in range(2))
     for _ in range(4):
         one, other = first.draw(2, 3, 48), second.draw(2, 3, 48)
-        for name in ("frames", "clean", "truth", "reference", "floor"):
+        for name in ("frames", "clean", "truth", "floor"):
             assert torch.equal(getattr(one, name), getattr(other, name)), name
     assert torch.equal(first.draw_pictures(2, 48).noisy, second.draw_pictures(2, 48).noisy)
 
@@ -292,33 +287,24 @@ def test_brightness_is_that_of_the_reference():
     assert float((means / means[rows, reference][:, None] - 1).abs().max()) < 0.05
 
 
-def test_passers_by_are_in_the_truth_of_their_reference_only(photos):
-    world = World(photos)
-    canvas = Canvas.draw(world.chance, 48, 8.0)
-    empty = torch.zeros(8, 2, 3, canvas.side, canvas.side)
-    reference, where = torch.zeros(8, dtype=torch.long), torch.arange(8) % 2
-    light = Light(empty, empty[:, 0], True, rest=empty[:, 0] + 5)
-    light = world._with_passer_by(light, canvas, reference, where)
-    rows = torch.arange(8)
-    assert float(light.frames[rows, 1 - where].abs().max()) == 0
-    seen, truth = light.frames[rows, where], light.truth
-    assert torch.equal(seen[::2], truth[::2]) and float(seen.max()) > 0
-    # Behind one who is not in the reference, the truth is what the other frames show.
-    hidden = truth[1::2] > 4.9
-    assert bool(hidden.any()) and float(seen[1::2][truth[1::2] == 0].max()) < 1e-5
+def test_the_truth_is_as_bright_as_frames_made_alike_or_as_the_mean_of_others(photos, monkeypatch):
+    """Of a plain grey scene, where frames differ in nothing but their light."""
 
+    def plain(sources, settings, canvas, batch, frames, motion):
+        grey = torch.full((batch, frames + 1, 3, canvas.side, canvas.side), 0.3)
+        return Light.of_views(grey, frames, linear=False)
 
-def test_a_truth_without_a_frame_is_that_of_the_others():
-    depth = Chance(CPU, 0).uniform(2, 8, 8, high=9.0)
-    focus = torch.tensor([[0.0, 3.0, 9.0], [0.0, 3.0, 9.0]])
-    views = radii(depth, focus, least_blurred(depth, focus, torch.tensor([0, 1])))
-
-    def truth(focus):
-        return radii(depth, focus, least_blurred(depth, focus))[:, -1]
-
-    assert torch.equal(views[0, -1], truth(focus[:, 1:])[0])
-    assert torch.equal(views[1, -1], truth(focus[:, [0, 2]])[1])
-    assert torch.equal(views[:, -2], truth(focus))
+    monkeypatch.setattr("cofuse.learning.world.making.photographic", plain)
+    unsteady = replace(only("photographic", PERFECT), unsteady=1.0, plain=1.0)
+    for seed in range(4):
+        scenes = World(photos, seed=seed, settings=replace(unsteady, corrected=0.0)).draw(2, 3, 48)
+        torch.testing.assert_close(scenes.truth, scenes.clean.mean(1), rtol=0, atol=1e-5)
+        apart = (scenes.clean - scenes.truth[:, None]).abs().mean((2, 3, 4))
+        assert float(apart.min()) > 1e-5, "no frame is as bright"
+        scenes = World(photos, seed=seed, settings=replace(unsteady, corrected=1.0)).draw(2, 3, 48)
+        apart = (scenes.clean - scenes.truth[:, None]).abs().amax((2, 3, 4))
+        # One has been left as it is, and the others made like it but for some errors.
+        assert float(apart.amin(1).max()) < 1e-5 and float(apart.max()) < 0.1
 
 
 def test_the_truth_of_what_moved_lies_where_its_sharpest_frame_shows_it():
@@ -342,6 +328,35 @@ def test_what_is_too_thick_to_be_all_in_focus_is_as_its_liveliest_frame():
     assert float((liveliest(frames) - frames[:, 1]).abs().max()) < 1e-4
     alike = torch.stack([lively.expand(1, 3, 64, 64)] * 2, 1)
     torch.testing.assert_close(liveliest(alike), alike[:, 0])
+
+
+class Slow(Chance):
+    """Chance that draws the least where it draws sizes."""
+
+    def log_uniform(self, low: float, high: float, *shape: int) -> torch.Tensor:
+        return torch.full(shape, low)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_swims_is_elsewhere_in_every_frame_by_whole_pixels(seed):
+    """Two planes say of each pixel its row and its column, from which a shift is read."""
+    side, inner = 96, slice(32, -32)
+    place = torch.arange(side, dtype=torch.float32)
+    rows, columns = place[:, None].expand(side, side), place.expand(side, side)
+    texture = Chance(CPU, seed).uniform(side, side)
+    sheet = torch.stack([rows, columns, texture]).expand(2, 4, 3, side, side)
+    swum = _elsewhere(Slow(CPU, seed), sheet)
+    assert swum.shape == sheet.shape
+    shifts = (swum - sheet)[:, :, :2, inner, inner].mean((3, 4))
+    torch.testing.assert_close(shifts, shifts.round(), rtol=0, atol=1e-3)
+    for frames, found in zip(swum, shifts.round().long().tolist(), strict=True):
+        assert len({tuple(shift) for shift in found}) > 1, "frames differ"
+        for frame, shift in zip(frames, found, strict=True):
+            assert max(map(abs, shift)) < 32, "all of it comes from within the sheet"
+            top, left = (32 + each for each in shift)
+            expected = sheet[0, 0, :, top : top + side - 64, left : left + side - 64]
+            torch.testing.assert_close(frame[2, inner, inner], expected[2], rtol=0, atol=1e-4)
+            torch.testing.assert_close(frame[:, inner, inner], expected, rtol=0, atol=1e-3)
 
 
 def test_a_repeated_frame_comes_beside_all_others(photos):

@@ -60,21 +60,17 @@ def weighed(
     *,
     networks: Networks = NETWORKS,
     told: list[FrameTold] | None = None,
-    reference: int | None = None,
     keep: bool = True,
 ) -> Levels:
     """Weigh frames (number, h, w), 0 to 1, in a tile, part by part."""
     shape = frames.shape[1], frames.shape[2]
     tile = whole(shape) if tile is None else tile
     told = silence(len(frames)) if told is None else told
-    seen = glance(
-        networks, lambda number, where: frames[number][where], told, reference, tile, keep=keep
-    )
+    seen = glance(networks, lambda number, where: frames[number][where], told, tile, keep=keep)
     weights = np.zeros((len(frames), MIXED_BANDS, *shape), np.float32)
     for part, numbers in seen.parts(shape):
         lights = {number: frames[number][part.around] for number in numbers}
-        beside = None if reference is None else frames[reference][part.around]
-        made = weigh(networks, seen, part, lights, beside, told, reference)
+        made = weigh(networks, seen, part, lights)
         for number, own in zip(numbers, made, strict=True):
             weights[(number, slice(None), *part.here)] = own
     return weights[(..., *tile.here)]
@@ -89,15 +85,14 @@ def grey_frames(count: int, shape: tuple[int, int], seed: int = 0) -> Levels:
 @given(
     st.integers(2, 5),
     st.tuples(st.integers(1, 50), st.integers(1, 50)),
-    st.sampled_from([None, 0, 1]),
     st.floats(0, 0.2),
     st.integers(0, 10**6),
 )
 def test_weights_add_up_and_none_is_negative(
-    count: int, shape: tuple[int, int], reference: int | None, sigma: float, seed: int
+    count: int, shape: tuple[int, int], sigma: float, seed: int
 ) -> None:
     frames = np.random.default_rng(seed).random((count, *shape), np.float32)
-    weights = weighed(frames, reference=reference, told=silence(count, sigma))
+    weights = weighed(frames, told=silence(count, sigma))
     assert weights.shape == (count, MIXED_BANDS, *shape) and weights.dtype == np.float32
     assert (weights >= 0).all()
     np.testing.assert_allclose(weights.sum(axis=0), 1.0, rtol=0, atol=1e-5)
@@ -116,10 +111,9 @@ def test_the_sharp_frame_has_most_of_the_detail_weight_where_it_is_sharp() -> No
         assert weights[number, 0][detailed & part].mean() > 0.9
 
 
-@pytest.mark.parametrize("reference", [None, 1])
-def test_features_kept_or_looked_at_twice_give_the_same_bits(reference: int | None) -> None:
+def test_features_kept_or_looked_at_twice_give_the_same_bits() -> None:
     frames = grey_frames(3, (70, 90))
-    kept, again = (weighed(frames, reference=reference, keep=keep) for keep in (True, False))
+    kept, again = (weighed(frames, keep=keep) for keep in (True, False))
     assert np.array_equal(kept, again)
 
 
@@ -127,49 +121,53 @@ def test_the_order_of_frames_is_no_matter() -> None:
     frames = grey_frames(4, (64, 80))
     order = [2, 0, 3, 1]
     levels = [FrameTold(0.01 * k, 0.02 * k, 0.5) for k in range(4)]
-    before = weighed(frames, told=levels, reference=2)
-    after = weighed(frames[order], told=[levels[k] for k in order], reference=0)
+    before = weighed(frames, told=levels)
+    after = weighed(frames[order], told=[levels[k] for k in order])
     np.testing.assert_allclose(after, before[order], rtol=0, atol=1e-5)
 
 
-def test_what_is_told_of_reference_and_noise_is_heard() -> None:
+def test_what_is_told_of_noise_is_heard() -> None:
     frames = grey_frames(3, (64, 80))
     plain = weighed(frames)
-    assert np.abs(weighed(frames, reference=1) - plain).max() > 1e-3
     assert np.abs(weighed(frames, told=silence(3, 0.1)) - plain).max() > 1e-3
 
 
-@pytest.mark.parametrize("reference", [None, 1])
-def test_networks_are_told_of_each_frame_its_noise_and_whether_it_is_the_reference(
-    reference: int | None,
-) -> None:
-    heard: dict[str, list[list[float]]] = {"look": [], "border": []}
-    beside = []
+def test_networks_are_told_of_each_frame_its_noise_and_nothing_else() -> None:
+    heard = []
 
     def listening(name: str, *inputs: Levels) -> list[Levels]:
-        if name in heard:
-            heard[name].append(inputs[2 if name == "look" else 3][0].tolist())
-        if name == "border":
-            beside.append(inputs[2][0, 2])
+        # Of all that networks are given, only what they are told is no planes.
+        heard.extend((name, given[0].tolist()) for given in inputs if given.ndim == 2)
         return NETWORKS(name, *inputs)
 
-    frames = grey_frames(3, (32, 48))
     levels = [FrameTold(0.25 * k, 0.5 * k, 0.125) for k in range(3)]
-    weighed(frames, networks=listening, told=levels, reference=reference)
-    expected = [
-        [0.25 * k, 0.5 * k, 0.125, float(k == reference), float(reference is not None)]
-        for k in range(3)
-    ]
-    assert heard["look"] == expected
-    # Of frames that do not matter the last network is not told; they are in order otherwise.
-    assert heard["border"] and heard["border"] == [
-        own for own in expected if own in heard["border"]
-    ]
-    if reference is not None:
-        # It looks at the box where a frame has a share.
-        for seen in beside:
-            boxes = np.lib.stride_tricks.sliding_window_view(frames[reference], seen.shape)
-            assert (boxes == seen).all((2, 3)).any()
+    weighed(grey_frames(3, (32, 48)), networks=listening, told=levels)
+    assert heard == [("look", [0.25 * k, 0.5 * k, 0.125]) for k in range(3)]
+
+
+@given(st.tuples(st.integers(1, 70), st.integers(1, 70)))
+@settings(max_examples=20)
+def test_pictures_are_mirrored_beyond_the_last_row_and_column_always_by_some(
+    shape: tuple[int, int],
+) -> None:
+    seen = []
+
+    def looking(name: str, *inputs: Levels) -> list[Levels]:
+        if name == "filter":
+            seen.append(inputs[0][0, 0])
+        return NETWORKS(name, *inputs)
+
+    frames = np.random.default_rng(0).random((2, *shape), np.float32)
+    weighed(frames, networks=looking)
+    for frame, plane in zip(frames, seen, strict=True):
+        # The first pixel beyond is a copy of the last one; small pictures go to and fro.
+        down, right = (
+            np.where((place := np.arange(long) % (2 * own)) < own, place, 2 * own - 1 - place)
+            for long, own in zip(plane.shape, shape, strict=True)
+        )
+        assert np.array_equal(plane, frame[np.ix_(down, right)])
+        assert all(long % 16 == 0 for long in plane.shape)
+        assert all(16 <= long - own < 32 for long, own in zip(plane.shape, shape, strict=True))
 
 
 # --- tiles ---
@@ -203,7 +201,7 @@ def test_parts_of_any_side_weigh_the_same(monkeypatch: pytest.MonkeyPatch) -> No
     pictures = []
     for side in (512, 64, 16):
         monkeypatch.setattr(weighing, "_PART", side)
-        pictures.append(mixed_grey(frames, weighed(frames, reference=1)))
+        pictures.append(mixed_grey(frames, weighed(frames)))
     for other in pictures[1:]:
         assert np.abs(other - pictures[0]).max() < 1e-3
 
@@ -278,8 +276,9 @@ def saying(
 ) -> Networks:
     """Make networks that score every frame as told, coarsely and exactly.
 
-    A frame is known by its fine noise. Coarse scores are numbers, or planes at a quarter of the
-    size; ``seen`` takes what the last network sees: the number of a frame, and what lies beside it.
+    A frame is known by its fine noise, and to the last network by a plane of its context. Coarse
+    scores are numbers, or planes at a quarter of the size; ``seen`` takes what the last network
+    sees: the number of a frame, its luminance and detail, and those of the mixture beside it.
     """
 
     def run(name: str, *inputs: Levels) -> list[Levels]:
@@ -291,17 +290,20 @@ def saying(
             return [inputs[0][:, :1]]
         if name == "weigh":
             scores = np.zeros((1, MIXED_BANDS + 3, *inputs[0].shape[2:]), np.float32)
-            told = np.asarray(coarse[round(float(inputs[0][0, 0, 0, 0]))])
+            number = round(float(inputs[0][0, 0, 0, 0]))
+            told = np.asarray(coarse[number])
             if told.ndim == 2:
-                # There is something beyond the frame, which mirrors its last rows and columns.
+                # Planes are of the frame alone; what is scored beyond it is no matter.
                 rows, columns = scores.shape[2] - told.shape[0], scores.shape[3] - told.shape[1]
-                told = np.pad(told, ((0, rows), (0, columns)), mode="symmetric")
+                told = np.pad(told, ((0, rows), (0, columns)))
             scores[:, :MIXED_BANDS] = told
+            scores[:, MIXED_BANDS] = number
             return [scores]
         assert name == "border"
-        number = round(float(inputs[3][0, 0]))
+        lights, details, context = inputs
+        number = round(float(context[0, MIXED_BANDS, 0, 0]))
         if seen is not None:
-            seen.append((number, inputs[2][0]))
+            seen.append((number, np.stack([lights[0], details[0]], axis=1)))
         score = np.float32(exact[number])
         return [np.full((1, MIXED_BANDS, *inputs[0].shape[2:]), score)]
 
@@ -356,25 +358,35 @@ def test_a_glance_of_all_bands_decides_together() -> None:
     np.testing.assert_allclose(weights, 0.5, rtol=1e-6)
 
 
-@pytest.mark.parametrize("reference", [None, 0])
-def test_frames_are_looked_at_beside_a_mixture_by_roots_of_coarse_weights(
-    reference: int | None,
-) -> None:
+def test_frames_are_looked_at_beside_a_mixture_by_roots_of_coarse_weights() -> None:
     rng = np.random.default_rng(0)
     frames = np.stack([np.full((40, 48), 0.2), 0.8 + 0.1 * rng.standard_normal((40, 48))])
     frames = frames.astype(np.float32)
     looked: list[tuple[int, Levels]] = []
     # Weights of 9 to 1 make shares of 3 to 1.
     networks = saying(list(np.log([9.0, 1.0])), [0.0, 0.0], looked)
-    weighed(frames, networks=networks, told=numbered(2), reference=reference)
+    weighed(frames, networks=networks, told=numbered(2))
     assert [number for number, _ in looked] == [0, 1]
-    for _, (mixture, strength, beside) in looked:
+    for number, ((light, own_detail), (mixture, strength)) in looked:
+        blurred = cv2.blur(frames[number], (5, 5), borderType=cv2.BORDER_REPLICATE)
+        assert np.array_equal(light, frames[number])
+        np.testing.assert_allclose(own_detail, frames[number] - blurred, atol=1e-6)
         np.testing.assert_allclose(mixture, 0.75 * frames[0] + 0.25 * frames[1], atol=1e-6)
         detail = np.abs(frames[1] - cv2.blur(frames[1], (5, 5), borderType=cv2.BORDER_REPLICATE))
         expected = 0.25 * cv2.blur(detail, (9, 9), borderType=cv2.BORDER_REPLICATE)
         np.testing.assert_allclose(strength, expected, atol=1e-6)
-        if reference is not None:
-            assert np.array_equal(beside, frames[reference])
+
+
+def test_close_looks_see_nothing_beyond_the_border() -> None:
+    """Of sides that are no multiples of 4: grey, and no detail, as beyond the other borders."""
+    frames = np.random.default_rng(1).random((2, 21, 30), np.float32)
+    looked: list[tuple[int, Levels]] = []
+    weighed(frames, networks=saying([0.0, 0.0], [0.0, 0.0], looked), told=numbered(2))
+    for _, seen in looked:
+        assert seen.shape[2:] == (24, 32)
+        for outside in (seen[..., 21:, :], seen[..., 30:]):
+            assert (outside[:, 0] == 0.5).all() and not outside[:, 1].any()
+        assert seen[:, 1, :21, :30].any()
 
 
 @given(st.integers(1, 4), st.floats(0, 60), st.booleans())

@@ -175,6 +175,7 @@ def _there_and_back(reference: Values, placed: Values) -> tuple[Values, Values]:
         for p, factor in ((reference, 1.0), (placed, gain))
     )
     search = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
+    # Shifts given to it would be a first guess, so none are; OpenCV's types do not know that.
     there = np.asarray(search.calc(a, b, None))  # type: ignore[call-overload]
     back = np.asarray(search.calc(b, a, None))  # type: ignore[call-overload]
     missed = there + _looked_up(back, there)

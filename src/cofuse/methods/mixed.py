@@ -114,7 +114,7 @@ class MixedRun(Run):
     ) -> Iterator[tuple[Tile, list[int], Levels, Levels]]:
         """Mix part by part: with numbers and weights of the frames that matter, the mixture."""
         stack = self.stack
-        shape, reference = (stack.height, stack.width), stack.reference
+        shape = stack.height, stack.width
         side = weighing.tile_side(len(stack), keep=self.plan.keep_features)
 
         def light(number: int, where: tuple[slice, slice]) -> Levels:
@@ -127,18 +127,14 @@ class MixedRun(Run):
                 yield tile, [0], whole, self.read(0, tile.here)
             else:
                 keep = self.plan.keep_features
-                seen = glance(networks, light, told, reference, tile, keep=keep)
+                seen = glance(networks, light, told, tile, keep=keep)
                 for part, numbers in seen.parts(shape):
                     frames = {number: self.read(number, part.around) for number in numbers}
                     lights = {
                         number: mean_of_channels(frame) / np.float32(255)
                         for number, frame in frames.items()
                     }
-                    beside = None
-                    if reference is not None:
-                        beside = lights.get(reference)
-                        beside = light(reference, part.around) if beside is None else beside
-                    weights = weigh(networks, seen, part, lights, beside, told, reference)
+                    weights = weigh(networks, seen, part, lights)
                     yield part, numbers, weights, _mixed(frames.values(), weights, part)
 
     def read(self, number: int, where: tuple[slice, slice]) -> Levels:

@@ -6,8 +6,8 @@ Five small networks weigh the frames of a stack.
 - `Look` sees what is filtered of a frame beside the mean and the maximum of all.
 - `Share` sees mean and maximum of these features over all frames, whatever their number and order.
 - `Weigh` scores one frame in every band, from its features and what is shared: coarsely.
-- `Border` looks at a frame in full size, beside the reference and the mixture by these coarse
-  weights, and only where it has any: it makes the scores exact to the pixel.
+- `Border` looks at a frame in full size, beside the mixture by these coarse weights, and only
+  where it has any: it makes the scores exact to the pixel.
 
 A sixth, `Restore`, takes out of a picture the noise that it is told of.
 
@@ -43,9 +43,8 @@ FILTERED = _FILTERS + 1
 FEATURES = (32, 48, 96)
 #: Planes that `Weigh` makes: scores of the bands, and what else `Border` may want to know.
 CONTEXT = 32
-#: Numbers told of a frame: noise in fine and in coarse bands, floor of the noise, whether the
-#: frame is the reference, and whether there is any.
-TOLD = 5
+#: Numbers told of a frame: noise in fine and in coarse bands, floor of the noise.
+TOLD = 3
 #: Detail weaker than a grey level is not blown up.
 _FAINT = 0.004
 #: Channels of `Border` at half the size.
@@ -102,7 +101,7 @@ class Look(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        before = (3 * _FILTERS + 6, *FEATURES[:-1])
+        before = (3 * _FILTERS + 4, *FEATURES[:-1])
         self.into = nn.ModuleList(
             _conv(a, b, side=1 if i == 0 else 3, stride=1 if i == 0 else 2)
             for i, (a, b) in enumerate(zip(before, FEATURES, strict=True))
@@ -118,7 +117,7 @@ class Look(nn.Module):
         mean, mean_light = stack[:, :_FILTERS], stack[:, _FILTERS:FILTERED]
         largest = stack[:, FILTERED:-1]
         told = told[:, :, None, None]
-        floor, is_it, is_any = told[:, 2:3], told[:, 3:4], told[:, 4:5]
+        floor = told[:, 2:]
         growth = (floor + (1 - floor) * 2 * mean_light.clamp_min(0)).clamp_min(0).sqrt()
         x = torch.cat(
             [
@@ -127,8 +126,6 @@ class Look(nn.Module):
                 light - 0.5,
                 4 * (light - mean_light),
                 20 * told[:, :2] * growth,
-                is_it + 0 * light,
-                is_any + 0 * light,
                 4 * (planes - largest) / (largest + 2 * _FAINT),
             ],
             1,
@@ -183,27 +180,25 @@ class Border(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen = nn.Conv2d(4, _NEAR, 6, 2, 2)
+        self.seen = nn.Conv2d(3, _NEAR, 6, 2, 2)
         self.context = _conv(CONTEXT, _NEAR)
         self.mix = _conv(_NEAR, _NEAR)
         self.score = _conv(_NEAR, 4 + MIXED_BANDS - 1)
         nn.init.zeros_(self.score.weight)
         nn.init.zeros_(self.score.bias)
 
-    def forward(
-        self, frame: Tensor, detail: Tensor, stack: Tensor, told: Tensor, context: Tensor
-    ) -> Tensor:
-        """Score luminances (N, 1, H, W) with their detail: (N, bands, H, W).
+    def forward(self, lights: Tensor, details: Tensor, context: Tensor) -> Tensor:
+        """Score frames: (N, bands, H, W).
 
-        ``stack`` (N, 3, H, W) is the mixture by coarse weights, its amplitude, and the reference,
-        which is of no matter where there is none. The finest band has scores at every pixel, the
-        others at every other, smoothly enlarged: weights of theirs that alternate would be seen.
+        ``lights`` (N, 2, H, W) are their luminance and that of the mixture by coarse weights,
+        ``details`` the detail of the one and how strong it is in the other. The finest band has
+        scores at every pixel, the others at every other, smoothly enlarged: weights of theirs
+        that alternate would be seen.
         """
-        mixture, strength, reference = stack[:, :1], stack[:, 1:2], stack[:, 2:]
-        is_any = told[:, 4:5, None, None]
-        relative = 0.3 * detail / (strength + _FAINT)
-        seen = [frame - 0.5, 4 * (frame - mixture), relative, 4 * (frame - reference) * is_any]
-        x = F.relu(self.seen(torch.cat(seen, 1)) + _larger(self.context(context)))
+        frame, mixture = lights[:, :1], lights[:, 1:]
+        relative = 0.3 * details[:, :1] / (details[:, 1:] + _FAINT)
+        seen = torch.cat([frame - 0.5, 4 * (frame - mixture), relative], 1)
+        x = F.relu(self.seen(seen) + _larger(self.context(context)))
         x = x + F.relu(self.mix(x))
         near, coarse = self.score(x), _larger(context[:, :MIXED_BANDS])
         finest = F.pixel_shuffle(near[:, :4] + coarse[:, :1], 2)

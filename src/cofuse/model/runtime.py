@@ -26,7 +26,7 @@ _INPUTS = {
     "look": [4, 4, 2],
     "share": [4] * 3,
     "weigh": [4] * 6,
-    "border": [4, 4, 4, 2, 4],
+    "border": [4, 4, 4],
     "restore": [4, 4],
 }
 NAMES = tuple(_INPUTS)

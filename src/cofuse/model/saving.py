@@ -28,7 +28,7 @@ def write_networks(networks: Networks, folder: Path) -> None:
         "look": (planes(FILTERED, 4), planes(2 * FILTERED, 4), told),
         "share": tuple(torch.cat([feature, feature], 1) for feature in features),
         "weigh": (*features, *features),
-        "border": (planes(1), planes(1), planes(3), told, planes(CONTEXT, 4)),
+        "border": (planes(2), planes(2), planes(CONTEXT, 4)),
         "restore": (planes(3), planes(2 * MIXED_BANDS, 2)),
     }
     for name, network in networks.named_children():

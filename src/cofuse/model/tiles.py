@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MULTIPLE", "Tile", "padded", "tiles_of"]
+__all__ = ["GREY", "MULTIPLE", "Tile", "padded", "tiles_of"]
 
 #: Sides of what the networks see are multiples of this.
 MULTIPLE = 16
+#: What is as good as nothing to the networks, 0 to 1, for they count from here.
+GREY = 0.5
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,14 @@ def tiles_of(shape: tuple[int, int], side: int, halo: int) -> Iterator[Tile]:
         yield Tile.of((rows, columns), shape, halo)
 
 
-def padded(planes: NDArray[np.float32], multiple: int = MULTIPLE) -> NDArray[np.float32]:
-    """Lengthen planes (channels, h, w) by their last row and column to multiples: (1, …)."""
+def padded(
+    planes: NDArray[np.float32], multiple: int = MULTIPLE, beyond: float | None = None
+) -> NDArray[np.float32]:
+    """Lengthen planes (channels, h, w) to multiples: (1, …); by a value, or by their last ones."""
     down, right = (-length % multiple for length in planes.shape[1:])
     if not down and not right:
         return np.ascontiguousarray(planes)[None]
-    return np.pad(planes, ((0, 0), (0, down), (0, right)), mode="edge")[None]
+    sides = (0, 0), (0, down), (0, right)
+    if beyond is None:
+        return np.pad(planes, sides, mode="edge")[None]
+    return np.pad(planes, sides, constant_values=beyond)[None]

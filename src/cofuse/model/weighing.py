@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cofuse.mixing import MIXED_BANDS, REACH, blurred
 from cofuse.model.runtime import Networks
 from cofuse.model.telling import FrameTold
-from cofuse.model.tiles import MULTIPLE, Tile, padded
+from cofuse.model.tiles import GREY, MULTIPLE, Tile, padded
 
 __all__ = ["HALO", "LEAST_SHARE", "Glance", "glance", "tile_side", "weigh", "working_bytes"]
 
@@ -38,7 +38,7 @@ _LEAST_WEIGHT = 0.001
 #: Sides of tiles in pixels. What is seen around a tile costs the less the larger it is, so the
 #: largest is taken in which what is kept of all frames fits into so many bytes; where it fits into
 #: none, frames are looked at again instead.
-_SIDES, _KEPT_BYTES = (1536, 1024, 768, 512, 256), 450_000_000
+_SIDES, _KEPT_BYTES = (1536, 1280, 1024, 768, 512, 256), 250_000_000
 #: Bytes that a glance has for a pixel of a frame: what is filtered, features, and context.
 _FILTERED, _FEATURES, _CONTEXT = 4 * 33 / 16, 4 * (32 / 16 + 48 / 64 + 96 / 256), 4 * 32 / 16
 #: Bytes a pixel that the networks need beside at their most.
@@ -128,7 +128,6 @@ def glance(
     networks: Networks,
     read: Read,
     told: list[FrameTold],
-    reference: int | None,
     tile: Tile,
     *,
     keep: bool = True,
@@ -139,7 +138,7 @@ def glance(
     """
     count = len(told)
     asked, keep = keep, keep and _fit(count, tile_side(count))
-    numbers = told_numbers(told, reference)
+    numbers = told_numbers(told)
 
     def filtered(number: int) -> Levels:
         (own,) = networks("filter", _beyond(read(number, tile.around)[None]))
@@ -165,10 +164,9 @@ def glance(
 
 
 def _beyond(planes: Levels) -> Levels:
-    """Lengthen planes (1, h, w) so that there is always something beyond the last row and column.
+    """Mirror planes (1, h, w) beyond the last row and column, always by some.
 
-    Beyond a picture networks see black. With its last rows and columns mirrored, pictures of 48
-    and 49 pixels are seen alike, and better.
+    Grey, which is nothing to networks, would be an edge stronger than all detail along it.
     """
     down, right = (MULTIPLE + -length % MULTIPLE for length in planes.shape[1:])
     return np.pad(planes, ((0, 0), (0, down), (0, right)), mode="symmetric")[None]
@@ -188,15 +186,9 @@ def _pooled(of_frames: Iterable[list[Levels]], count: int) -> list[Levels]:
     return pooled
 
 
-def told_numbers(told: list[FrameTold], reference: int | None) -> list[Levels]:
+def told_numbers(told: list[FrameTold]) -> list[Levels]:
     """What networks are told of each frame."""
-    return [
-        np.array(
-            [[own.fine, own.coarse, own.floor, number == reference, reference is not None]],
-            np.float32,
-        )
-        for number, own in enumerate(told)
-    ]
+    return [np.array([[own.fine, own.coarse, own.floor]], np.float32) for own in told]
 
 
 def _shares(scores: Levels) -> Levels:
@@ -212,20 +204,11 @@ def _shares(scores: Levels) -> Levels:
     return np.asarray(seen / seen.sum(axis=0), np.float32)
 
 
-def weigh(
-    networks: Networks,
-    seen: Glance,
-    part: Tile,
-    lights: Mapping[int, Levels],
-    beside: Levels | None,
-    told: list[FrameTold],
-    reference: int | None,
-) -> Levels:
+def weigh(networks: Networks, seen: Glance, part: Tile, lights: Mapping[int, Levels]) -> Levels:
     """Weigh frames at the pixels of a part: (frames, bands, h, w), adding up to 1.
 
-    ``lights`` are the luminances around it of the frames that matter, ``beside`` the reference's.
+    ``lights`` are the luminances around it of the frames that matter.
     """
-    numbers = told_numbers(told, reference)
     shares = {number: seen.share(number, part) for number in lights}
     details = {}
     shape = next(iter(lights.values())).shape
@@ -235,7 +218,6 @@ def weigh(
         mixture += shares[number] * light
         strength += shares[number] * np.abs(details[number])
     strength = blurred(strength, 9)
-    stack = np.stack([mixture, strength, mixture if beside is None else beside])
     boxes = {number: box for number in lights if (box := _box(shares[number], part)) is not None}
     size = tuple(here.stop - here.start for here in part.here)
     scores = np.full((len(lights), MIXED_BANDS, *size), -np.inf, np.float32)
@@ -247,11 +229,14 @@ def weigh(
         made = np.zeros((MIXED_BANDS, 1, 1), np.float32)  # it is alone
         if len(boxes) > 1:
             planes = (
-                padded(own[..., *looked_at], _COARSE)
-                for own in (lights[number][None], details[number][None], stack)
+                padded(np.stack([own[looked_at], of_all[looked_at]]), _COARSE, beyond)
+                for own, of_all, beyond in (
+                    (lights[number], mixture, GREY),
+                    (details[number], strength, 0.0),
+                )
             )
             context = seen.context(number, box)
-            made = networks("border", *planes, numbers[number], context)[0][0][:, *box.within]
+            made = networks("border", *planes, context)[0][0][:, *box.within]
         has_share = shares[number][_relative(box.here, part.around)] > 0
         np.copyto(scored[:, *there], made, where=has_share)
     scores -= scores.max(axis=0)

@@ -243,7 +243,7 @@ def _validate(
                 figures.append(_psnr(restored(course.average, batch), batch.clean))
                 continue
             s = batch.scenes
-            _, weights = weights_of(course.average, s.frames, batch.levels, s.floor, s.reference)
+            _, weights = weights_of(course.average, s.frames, batch.levels, s.floor)
             bands = mixed(split(s.clean.flatten(0, 1)), weights)
             figures.append(_psnr(torch.stack(bands).sum(0), s.truth))
     row["psnr"] = [round(figure, 2) for figure in figures]

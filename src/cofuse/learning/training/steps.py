@@ -13,6 +13,7 @@ from cofuse.learning.training.told import mixed, noise_levels, split, told_numbe
 from cofuse.learning.world import Scenes, World
 from cofuse.mixing import MIXED_BANDS
 from cofuse.model.network import Networks, amplitude, fine_detail
+from cofuse.model.tiles import GREY, MULTIPLE
 from cofuse.model.weighing import LEAST_SHARE
 
 __all__ = [
@@ -31,7 +32,7 @@ _COARSE_COUNTS = 0.3
 _DETAIL_COUNTS = 0.3
 #: How much it counts beside that less of it is there than in the truth: half of two frames, one of
 #: them sharp, is not halfway right.
-_LOST_COUNTS = 1.2
+_LOST_COUNTS = 2.0
 #: Detail, 0 to 1, below which a difference no longer counts the more the fainter it is.
 _FAINT = 0.006
 #: Squared errors below this, 0.4 grey levels, are as good as none.
@@ -39,10 +40,10 @@ _SMALL_ERROR = 3e-6
 
 
 def weights_of(
-    networks: Networks, frames: Tensor, levels: Tensor, floor: Tensor, reference: Tensor
+    networks: Networks, frames: Tensor, levels: Tensor, floor: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Weigh frames (B, K, 3, H, W): (B, K, bands, H, W), adding up to 1; coarsely, and exactly."""
-    batch, count = frames.shape[:2]
+    (batch, count), (height, width) = frames.shape[:2], frames.shape[3:]
 
     def of_stacks(planes: Tensor) -> Tensor:
         return planes.view(batch, count, *planes.shape[1:])
@@ -50,14 +51,11 @@ def weights_of(
     def of_frames(planes: Tensor) -> Tensor:
         return planes[:, None].expand(-1, count, -1, -1, -1).flatten(0, 1)
 
-    def chosen(planes: Tensor) -> Tensor:
-        return planes[torch.arange(batch, device=planes.device), reference.clamp_min(0)]
-
     light = frames.mean(2).flatten(0, 1)[:, None]
-    told = told_numbers(levels, floor, reference)
+    told = told_numbers(levels, floor)
     with torch.autocast(light.device.type, enabled=False):
         # Rounded to eight bits, faint detail beside brightness would be lost.
-        own = networks.filter(light)
+        own = networks.filter(_beyond(light))
     every = of_stacks(own)
     stack = torch.cat([every.mean(1), every.amax(1)], 1)
     features = networks.look(own, of_frames(stack), told)
@@ -66,15 +64,18 @@ def weights_of(
         every = of_stacks(feature)
         pooled.append(torch.cat([every.mean(1), every.amax(1)], 1))
     shared = [of_frames(plane) for plane in networks.share(*pooled)]
-    context = networks.weigh(*features, *shared)
+    rows, columns = (-(-length // 4) for length in light.shape[2:])
+    context = networks.weigh(*features, *shared)[..., :rows, :columns]
     coarse = of_stacks(context[:, :MIXED_BANDS].float()).softmax(1)
-    sharing = _larger(shares(coarse))
+    sharing = _larger(shares(coarse))[..., :height, :width]
     detail = fine_detail(light)
     mixture = (sharing * of_stacks(light)).sum(1)
     strength = amplitude((sharing * of_stacks(detail.abs())).sum(1))
-    stack = torch.cat([mixture, strength, chosen(of_stacks(light))], 1)
-    scores = of_stacks(networks.border(light, detail, of_frames(stack), told, context).float())
-    return _larger(coarse), scores.masked_fill(sharing <= 0, -1e4).softmax(1)
+    lights = _padded(torch.cat([light, of_frames(mixture)], 1), GREY)
+    details = _padded(torch.cat([detail, of_frames(strength)], 1), 0.0)
+    scores = of_stacks(networks.border(lights, details, context)[..., :height, :width].float())
+    weights = scores.masked_fill(sharing <= 0, -1e4).softmax(1)
+    return _larger(coarse)[..., :height, :width], weights
 
 
 def shares(coarse: Tensor) -> Tensor:
@@ -85,6 +86,21 @@ def shares(coarse: Tensor) -> Tensor:
     weight = coarse.mean(2, keepdim=True)
     seen = weight.sqrt() * (weight > LEAST_SHARE * weight.amax(1, keepdim=True))
     return seen / seen.sum(1, keepdim=True)
+
+
+def _beyond(light: Tensor) -> Tensor:
+    """Mirror planes (N, 1, H, W) beyond their last row and column, as the program does."""
+    for axis in (2, 3):
+        length = light.shape[axis]
+        more = MULTIPLE + -length % MULTIPLE
+        light = torch.cat([light, light.narrow(axis, length - more, more).flip(axis)], axis)
+    return light
+
+
+def _padded(planes: Tensor, beyond: float) -> Tensor:
+    """Lengthen planes (N, C, H, W) by a value to multiples of 4."""
+    down, right = (-length % 4 for length in planes.shape[2:])
+    return F.pad(planes, (0, right, 0, down), value=beyond)
 
 
 def _larger(planes: Tensor) -> Tensor:
@@ -116,13 +132,20 @@ def turned(stacks: Stacks, world: World, parts: int) -> Iterator[Stacks]:
         for part in range(parts):
             flips = [axis for axis in (-1, -2) if world.chance.happens(0.5)]
             swap = world.chance.happens(0.5)
+            # Sides need not be multiples of what the networks see as one.
+            cut = slice(world.chance.whole(0, 3), None), slice(world.chance.whole(0, 3), None)
 
             def laid(
-                planes: Tensor, flips: list[int] = flips, swap: bool = swap, part: int = part
+                planes: Tensor,
+                flips: list[int] = flips,
+                swap: bool = swap,
+                part: int = part,
+                cut: tuple[slice, slice] = cut,
             ) -> Tensor:
                 planes = planes[part::parts]
                 planes = planes.flip(flips) if flips else planes
-                return planes.transpose(-1, -2) if swap else planes
+                planes = planes.transpose(-1, -2) if swap else planes
+                return planes[..., *cut]
 
             s = stacks.scenes
             scenes = replace(
@@ -130,7 +153,6 @@ def turned(stacks: Stacks, world: World, parts: int) -> Iterator[Stacks]:
                 frames=laid(s.frames),
                 clean=laid(s.clean),
                 truth=laid(s.truth),
-                reference=s.reference[part::parts],
                 floor=s.floor[part::parts],
             )
             yield Stacks(scenes, stacks.levels[part::parts])
@@ -140,7 +162,7 @@ def weighing_loss(networks: Networks, stacks: Stacks) -> Tensor:
     """How far mixtures are off: in detail, in all, and in the noise left in them."""
     s = stacks.scenes
     with torch.autocast(s.frames.device.type, torch.bfloat16, enabled=s.frames.is_cuda):
-        coarse, weights = weights_of(networks, s.frames, stacks.levels, s.floor, s.reference)
+        coarse, weights = weights_of(networks, s.frames, stacks.levels, s.floor)
     clean = split(s.clean.flatten(0, 1))
     noise = split((s.frames - s.clean).mean(2, keepdim=True).flatten(0, 1))
     true = split(s.truth)

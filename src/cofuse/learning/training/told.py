@@ -46,14 +46,11 @@ def band_noise(levels: Tensor) -> Tensor:
     return (levels.square() @ parts.T).sqrt()
 
 
-def told_numbers(levels: Tensor, floor: Tensor, reference: Tensor) -> Tensor:
-    """Numbers (B K, 5) that networks are told of frames; ``reference`` (B,) is one, or -1."""
-    count = levels.shape[1]
+def told_numbers(levels: Tensor, floor: Tensor) -> Tensor:
+    """Numbers (B K, 3) that networks are told of frames."""
     noise = band_noise(levels)
-    is_it = torch.arange(count, device=levels.device) == reference[:, None]
-    any_at_all = (reference >= 0)[:, None].expand(-1, count)
-    numbers = [noise[..., 0], noise[..., 2], floor[:, None].expand(-1, count), is_it, any_at_all]
-    return torch.stack([number.float() for number in numbers], -1).flatten(0, 1)
+    numbers = [noise[..., 0], noise[..., 2], floor[:, None].expand(levels.shape[:2])]
+    return torch.stack(numbers, -1).flatten(0, 1)
 
 
 def split(pictures: Tensor) -> list[Tensor]:

@@ -55,25 +55,15 @@ class Sweep:
         return self.focus.gather(1, (depth[:, None] - self.focus).abs().argmin(1, True))[:, 0]
 
 
-def least_blurred(depth: Tensor, focus: Tensor, without: Tensor | None = None) -> Tensor:
-    """Numbers (B, 1 or 2, H, W) of the frames that blur depths (B, H, W) least.
-
-    The second ones leave out a frame that ``without`` (B,) names.
-    """
-    away = (depth[:, None] - focus[..., None, None]).abs()
-    least = [away.argmin(1, keepdim=True)]
-    if without is not None:
-        number = torch.arange(focus.shape[1], device=focus.device).view(1, -1, 1, 1)
-        away = torch.where(number == without.view(-1, 1, 1, 1), torch.inf, away)
-        least.append(away.argmin(1, keepdim=True))
-    return torch.cat(least, 1)
+def least_blurred(depth: Tensor, focus: Tensor) -> Tensor:
+    """Numbers (B, 1, H, W) of the frames that blur depths (B, H, W) least."""
+    return (depth[:, None] - focus[..., None, None]).abs().argmin(1, keepdim=True)
 
 
 def radii(depth: Tensor, focus: Tensor, least: Tensor) -> Tensor:
     """Radii (B, K + 1, H, W), with signs, of depths (B, H, W) in all frames and in the truth.
 
-    The truth shows every place as the frame does that blurs it least. One more follows where
-    `least_blurred` was asked for two.
+    The truth shows every place as the frame does that blurs it least.
     """
     apart = depth[:, None] - focus[..., None, None]
     return torch.cat([apart, apart.gather(1, least)], 1)

@@ -24,25 +24,21 @@ __all__ = ["Light", "photographic", "softness"]
 class Light:
     """What comes to the sensor: frames (B, K, 3, H, W) and, all in focus, truth (B, 3, H, W).
 
-    In linear light, or, if not ``linear``, in values of a file already. ``rest`` is the truth that
-    is left without the frame that something is going to stand in, if it is.
+    In linear light, or, if not ``linear``, in values of a file already.
     """
 
     frames: Tensor
     truth: Tensor
     linear: bool
-    rest: Tensor | None = None
 
     @staticmethod
     def of_views(views: Tensor, frames: int, *, linear: bool) -> Light:
-        """Part views (B, K + 1 or K + 2, 3, H, W) into frames, truth and rest."""
-        rest = views[:, frames + 1] if views.shape[1] > frames + 1 else None
-        return Light(views[:, :frames], views[:, frames], linear, rest)
+        """Part views (B, K + 1, 3, H, W) into frames and truth."""
+        return Light(views[:, :frames], views[:, frames], linear)
 
     def dimmed(self, factor: Tensor) -> Light:
         """All of it, times a factor (B, 1, H, W)."""
-        rest = None if self.rest is None else self.rest * factor
-        return Light(self.frames * factor[:, None], self.truth * factor, self.linear, rest)
+        return Light(self.frames * factor[:, None], self.truth * factor, self.linear)
 
 
 @dataclass(frozen=True)
@@ -72,12 +68,8 @@ def photographic(
     batch: int,
     frames: int,
     motion: Motion | None = None,
-    without: Tensor | None = None,
 ) -> Light:
-    """Draw scenes of a ground and some things before it.
-
-    ``without`` (B,) names the frame of each that something is going to stand in.
-    """
+    """Draw scenes of a ground and some things before it."""
     chance = sources.chance
     offset = fringes(chance, batch) if chance.happens(settings.fringed) else None
     lens = Lens(
@@ -125,7 +117,7 @@ def photographic(
     views = None
     for sheet in sheets:
         ours = None if offset is None else offset[:, : sheet.ladder.planes.shape[2]]
-        least = least_blurred(sheet.depth, sweep.focus, without)
+        least = least_blurred(sheet.depth, sweep.focus)
         planes = sheet.ladder.at(radii(sheet.depth, sweep.focus, least), ours)
         if motion is not None:
             part = sheet.depth / (sweep.depth[:, None, None] + canvas.largest_blur)

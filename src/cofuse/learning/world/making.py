@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from cofuse.errors import CofuseError
-from cofuse.learning.world.blur import Aperture, blurred
 from cofuse.learning.world.camera import photograph
 from cofuse.learning.world.canvas import Canvas
 from cofuse.learning.world.chance import Chance
-from cofuse.learning.world.drawing import star
 from cofuse.learning.world.exposure import Exposure, vignette
 from cofuse.learning.world.layered import Light, photographic
 from cofuse.learning.world.motion import Motion
@@ -37,11 +35,8 @@ class Scenes:
     clean
         The same without noise, JPEG and rounding.
     truth
-        All in focus, (B, 3, S, S), as bright as the reference; every place as the frame shows it,
-        and where, that blurs it least.
-    reference
-        Number of the frame (B,) whose brightness the truth has; -1 where all share it and none is
-        named.
+        All in focus, (B, 3, S, S); every place as the frame shows it, and where, that blurs it
+        least. As bright as frames are that were made alike, else as their mean.
     floor
         Share (B,) of the noise's variance at mid-grey that is there in black.
     kind
@@ -51,7 +46,6 @@ class Scenes:
     frames: Tensor
     clean: Tensor
     truth: Tensor
-    reference: Tensor
     floor: Tensor
     kind: str
 
@@ -104,13 +98,12 @@ class World:
         reference = torch.where(chance.some(0.3, batch), middle, chance.index(frames, batch))
         differ = frames > 1 and not collected
         motion = exposure = None
+        matched = False
         if differ and chance.happens(settings.moved):
             resampled = chance.happens(settings.resampled)
             motion = Motion.draw(chance, reference, frames, canvas.side, resampled=resampled)
         if differ and chance.happens(settings.unsteady):
             exposure = Exposure.draw(chance, reference, frames, canvas.side)
-        passed = differ and chance.happens(settings.passer_by)
-        where = chance.index(frames, batch) if passed else None
 
         if kind == "masked":
             light = masked(self.sources, canvas, batch, frames)
@@ -120,13 +113,13 @@ class World:
             light = thick(self.sources, settings, canvas, batch, frames)
         else:
             make = photographic if kind == "photographic" else specimens
-            light = make(self.sources, settings, canvas, batch, frames, motion, where)
+            light = make(self.sources, settings, canvas, batch, frames, motion)
         if not collected and chance.happens(0.4):
             light = light.dimmed(vignette(chance, batch, canvas.side))
         if exposure is not None:
-            light = replace(light, frames=light.frames * exposure.gain)
-        if where is not None:
-            light = self._with_passer_by(light, canvas, reference, where)
+            matched = chance.happens(settings.corrected)
+            truth = light.truth if matched else light.truth * exposure.gain.mean(1)
+            light = replace(light, frames=light.frames * exposure.gain, truth=truth)
 
         specimen = kind in ("specimens", "thick")
         grey = chance.some(settings.grey + 0.4 * specimen, batch)
@@ -134,15 +127,12 @@ class World:
         stack, clean = shot.frames, shot.clean
         if motion is not None:
             stack, clean = motion.aligned(stack).clamp(0, 1), motion.aligned(clean).clamp(0, 1)
-        if exposure is not None and chance.happens(settings.corrected):
+        if exposure is not None and matched:
             stack, clean = exposure.corrected(chance, stack, clean)
-        if motion is None and exposure is None and not passed:
-            reference = torch.where(chance.some(0.5, batch), reference, -1)
         return Scenes(
             frames=canvas.cut(stack),
             clean=canvas.cut(clean),
             truth=canvas.cut(shot.truth),
-            reference=reference,
             floor=shot.floor,
             kind=kind,
         )
@@ -163,27 +153,3 @@ class World:
         grey = chance.some(settings.grey, batch)
         shot = photograph(chance, settings, Light(light[:, None], light, linear), grey)
         return Pictures(canvas.cut(shot.frames[:, 0]), canvas.cut(shot.clean[:, 0]), shot.floor)
-
-    def _with_passer_by(
-        self, light: Light, canvas: Canvas, reference: Tensor, where: Tensor
-    ) -> Light:
-        """Let something stand in one frame (B,) of each stack, out of focus.
-
-        It is in the truth if that is the reference. If not, the truth behind it is that of the
-        other frames.
-        """
-        chance, (batch, frames) = self.chance, light.frames.shape[:2]
-        colour = self.sources.ground(batch, canvas.torus, drawn=0.1)
-        cover = star(chance, batch, canvas.torus)[:, None]
-        aperture = Aperture.draw(chance, batch)
-        kernel = aperture.kernel(
-            aperture.gauge(canvas.torus), chance.log_uniform(4.0, 16.0, batch, 1)
-        )
-        planes = canvas.middle(blurred(torch.cat([colour * cover, cover], 1), kernel))
-        paint, cover = planes[:, :3].clamp_min(0), planes[:, 3:].clamp(0, 1)
-        here = where[:, None] == torch.arange(frames, device=chance.device)
-        seen = light.frames * (1 - cover[:, None]) + paint[:, None]
-        stack = torch.where(here[..., None, None, None], seen, light.frames)
-        assert light.rest is not None
-        behind = torch.where((where == reference).view(-1, 1, 1, 1), paint, light.rest * cover)
-        return Light(stack, light.truth * (1 - cover) + behind, light.linear)

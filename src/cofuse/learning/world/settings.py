@@ -21,7 +21,7 @@ class WorldSettings:
     specimens: float = 0.2
     #: Bodies that are not all in focus anywhere: without them networks learn from specimens that
     #: what is darkest is right, and mix the darkest parts of all frames.
-    thick: float = 0.08
+    thick: float = 0.15
     #: Regions cut by hard masks, as collections with a truth are made. Their borders want weights
     #: that are exact to the pixel, which nothing else teaches.
     masked: float = 0.25
@@ -51,9 +51,6 @@ class WorldSettings:
     unsteady: float = 0.4
     #: Of these, such whose brightness the aligner has made alike again.
     corrected: float = 0.7
-    #: Something blurred that stands in one frame only: rare, for detail is in one frame only too,
-    #: and what is sharp in one of them is never to be left out.
-    passer_by: float = 0.02
     #: A frame that is there twice, noise and all; copies are left out before, as far as exact.
     repeated: float = 0.03
     #: Grey pictures.

@@ -21,7 +21,7 @@ from cofuse.learning.world.motion import Motion
 from cofuse.learning.world.settings import WorldSettings
 from cofuse.learning.world.sources import Sources, luminance
 
-__all__ = ["specimens"]
+__all__ = ["microscope", "specimens"]
 
 
 def specimens(
@@ -31,20 +31,10 @@ def specimens(
     batch: int,
     frames: int,
     motion: Motion | None = None,
-    without: Tensor | None = None,
 ) -> Light:
-    """Draw scenes of two to four sheets of bodies at their own depths.
-
-    ``without`` (B,) names the frame of each that something is going to stand in.
-    """
+    """Draw scenes of two to four sheets of bodies at their own depths."""
     chance = sources.chance
-    lens = Lens(
-        Aperture.draw(chance, batch, gaussian=0.5),
-        canvas.torus,
-        canvas.largest_blur,
-        softness(chance, settings.soft_specimens, batch),
-        sided=chance.happens(0.5),
-    )
+    lens = microscope(chance, settings, canvas, batch)
     sweep = Sweep.draw(chance, batch, frames, canvas.largest_blur)
     emits = chance.happens(0.4)
     kind = "emission" if emits else chance.pick(cells=0.65, smear=0.35)
@@ -65,7 +55,7 @@ def specimens(
 
     parts = []
     for ladder, depth in sheets:
-        least = least_blurred(depth, sweep.focus, without)
+        least = least_blurred(depth, sweep.focus)
         planes = ladder.at(radii(depth, sweep.focus, least))
         if motion is not None:
             part = depth / sweep.depth[:, None, None]
@@ -75,6 +65,17 @@ def specimens(
     together = torch.stack(parts)
     views = ground + together.sum(0) if emits else lamp * together.prod(0)
     return Light.of_views(views, frames, linear=True)
+
+
+def microscope(chance: Chance, settings: WorldSettings, canvas: Canvas, batch: int) -> Lens:
+    """Draw lenses that often resolve less than their sensors do."""
+    return Lens(
+        Aperture.draw(chance, batch, gaussian=0.5),
+        canvas.torus,
+        canvas.largest_blur,
+        softness(chance, settings.soft_specimens, batch),
+        sided=chance.happens(0.5),
+    )
 
 
 def _stains(chance: Chance, batch: int) -> Tensor:
