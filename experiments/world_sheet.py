@@ -21,7 +21,7 @@ from cofuse.learning.world import World, WorldSettings
 
 __all__ = ["sheet"]
 
-_KINDS = ("photographic", "specimens", "masked", "mapped")
+_KINDS = ("photographic", "specimens", "thick", "masked", "mapped")
 #: Frames of the stacks, one after the other.
 _FRAMES = (2, 3, 4, 8)
 
