@@ -29,7 +29,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 FUSE = ("fuse", "s/one", *QUICK)
-OUTPUTS = ("--source-map", "--depth-map", "--confidence-map", "--view", "--point-cloud", "--report")
+OUTPUTS = ("--source-map", "--depth-map", "--confidence-map", "--point-cloud", "--report")
 
 
 @pytest.mark.parametrize(

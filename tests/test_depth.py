@@ -18,7 +18,6 @@ from cofuse.depth import (
     depth_picture,
     depth_preview,
     estimate_depth,
-    relief_view,
 )
 from cofuse.depth.colours import colour_table
 from cofuse.depth.curves import FocusCurve, band_energies, noise_energies
@@ -373,38 +372,6 @@ def test_previews_are_pictures(frames: int, z_step: float | None) -> None:
     assert (grey == 255).all()
 
 
-def test_relief_hides_what_lies_behind() -> None:
-    position = np.full((90, 120), 4.0, np.float32)
-    position[30:60, 40:80] = 0.0
-    ones = np.ones_like(position)
-    image = np.zeros((90, 120, 3), np.uint8)
-    image[..., 1] = 120
-    image[30:60, 40:80] = (250, 0, 0)
-    image[24:29, 40:80] = (0, 0, 250)
-    views = {
-        near: relief_view(
-            Depth(position, ones, ones, 5), image, size=(300, 220), turn=0, first_is_near=near
-        ).astype(int)
-        for near in (True, False)
-    }
-    blue = {n: ((v[..., 2] > 100) & (v[..., 0] < 60)).sum() for n, v in views.items()}
-    assert views[True].shape == (220, 300, 3)
-    # Behind the block that stands up nothing is seen; behind the pit it is.
-    assert blue[True] < 0.2 * blue[False]
-
-
-def test_relief_takes_any_picture() -> None:
-    depth = a_depth(3)
-    for image in (
-        np.full((60, 90), 30_000, np.uint16),
-        np.full((60, 90, 3), 0.5, np.float32),
-        np.full((60, 90), 100, np.uint8),
-    ):
-        view = relief_view(depth, image, size=(120, 90))
-        assert view.shape == (90, 120, 3)
-        assert view.dtype == np.uint8
-
-
 # What makes no sense is refused.
 
 
@@ -414,5 +381,3 @@ def test_wrong_arguments_are_refused() -> None:
         estimate_depth(stack, z_step=0.0)
     with pytest.raises(CofuseError, match="source_map"):
         estimate_depth(stack, source_map=np.zeros((3, 3), np.uint8))
-    with pytest.raises(CofuseError, match="same size"):
-        relief_view(a_depth(), np.zeros((3, 3), np.uint8))

@@ -527,7 +527,7 @@ def points_of(path: str) -> np.ndarray:
 
 def test_all_maps_are_written(grey, small, capsys):
     maps = ("--depth-map", "d.png", "--confidence-map", "c.png", "--source-map", "s.png")
-    maps += ("--point-cloud", "p.ply", "--view", "v.jpg", "--report", "r.json")
+    maps += ("--point-cloud", "p.ply", "--report", "r.json")
     sizes = ("--z-step", "2.5", "--pixel-size", "0.5")
     report = report_of(capsys, "fuse", *grey, "-o", "x.png", *maps, *sizes, *QUICK[:3])
     assert json.loads(Path("r.json").read_text("utf-8")) == report
@@ -542,7 +542,6 @@ def test_all_maps_are_written(grey, small, capsys):
         picture = read_image(name)
         assert picture.dtype == np.uint8 and picture.ndim == 3
         assert picture.shape[0] == 72 and picture.shape[1] > 84  # the legend is beside it
-    assert read_image("v.jpg").ndim == 3
     position = read_image("d.png") / 65535 * 4
     assert np.mean(np.abs(position - small.source_map) < 1) > 0.75
     index = np.rint(read_image("s.png") / 255 * 4)
@@ -569,15 +568,15 @@ def test_step_alone_leaves_the_pixel_to_be_guessed_with_a_warning(grey, capsys):
     [
         (("--depth-map", "d.jpg"), ("d.jpg", "uint16")),
         (("--depth-map", "d.txt"), ("d.txt",)),
-        (("--view", "v"), ("v has no suffix",)),
+        (("--confidence-map", "c"), ("c has no suffix",)),
         (("--confidence-map", "none/c.png"), ("none", "does not exist")),
         (("--point-cloud", "p.obj"), ("p.obj", ".ply")),
         (("--point-cloud", "none/p.ply"), ("none", "does not exist")),
         (("--point-cloud", "old.ply"), ("old.ply exists",)),
         (("--depth-map", "old.png"), ("old-colours.png exists",)),
         (("--depth-map", "m.png", "--source-map", "m.tif"), ("same file name", "m-colours.png")),
-        (("--depth-map", "m.png", "--view", "m-colours.png"), ("same file name",)),
-        (("--view", "x.png"), ("same file name", "x.png")),
+        (("--depth-map", "m.png", "--confidence-map", "m-colours.png"), ("same file name",)),
+        (("--confidence-map", "x.png"), ("same file name", "x.png")),
         (("--report", "r.json", "--save-transforms", "r.json"), ("same file name", "r.json")),
         (("--depth-map", "g1.png", "--overwrite"), ("g1.png", "frames")),
         (("--point-cloud", "p.ply", "--z-step", "0"), ("--z-step", "other than 0")),
@@ -601,7 +600,7 @@ def test_outputs_and_options_that_do_not_work(grey, refused, options, words):
     refused("fuse", *grey, "-o", "x.png", *options, words=words)
 
 
-@pytest.mark.parametrize("option", ["--depth-map", "--confidence-map", "--view", "--point-cloud"])
+@pytest.mark.parametrize("option", ["--depth-map", "--confidence-map", "--point-cloud"])
 def test_depth_of_one_frame_is_refused_before_the_work(grey, refused, option):
     name = "p.ply" if option == "--point-cloud" else "p.png"
     refused("fuse", "g1.png", "-o", "x.png", option, name, words=("one frame", "two"))

@@ -74,7 +74,6 @@ OUTPUTS = {
     "--source-map": "s.png",
     "--depth-map": "d.png",
     "--confidence-map": "c.png",
-    "--view": "v.png",
     "--point-cloud": "p.ply",
     "--report": "r.json",
     "--plot": "n.png",

@@ -1,15 +1,14 @@
 """Depth from focus: where along the stack each place is sharpest, and how to look at it.
 
 The pixels pass `curves` (how sharp every place is in every frame), `estimation` (the peak of that
-curve), `filling` (places without one) and come out as a `Depth`; `colours`, `relief` and
-`point_cloud` show it.
+curve), `filling` (places without one) and come out as a `Depth`; `colours` and `point_cloud`
+show it.
 """
 
 from cofuse.depth.colours import confidence_preview, depth_colours, depth_preview
 from cofuse.depth.estimation import estimate_depth
 from cofuse.depth.maps import Depth, depth_picture
 from cofuse.depth.point_cloud import ply_bytes, ply_chunks
-from cofuse.depth.relief import relief_view
 
 __all__ = [
     "Depth",
@@ -20,5 +19,4 @@ __all__ = [
     "estimate_depth",
     "ply_bytes",
     "ply_chunks",
-    "relief_view",
 ]

@@ -160,8 +160,6 @@ class Maps:
         Also write how sure the depth is, black not at all.
     point_cloud
         Also write the depth as points in space with the picture's colours, .ply.
-    view
-        Also write a picture of the depth seen from the side, with the picture's colours.
     z_step
         Distance of the focus planes of neighbouring frames in micrometres, negative where later
         frames are nearer; default what OME metadata say.
@@ -175,7 +173,6 @@ class Maps:
     depth_map: Path | None = None
     confidence_map: Path | None = None
     point_cloud: Path | None = None
-    view: Path | None = None
     z_step: float | None = None
     pixel_size: float | None = None
     report: Path | None = None
@@ -183,7 +180,7 @@ class Maps:
     @property
     def needs_depth(self) -> bool:
         """Whether any of this is made from the depth."""
-        return any((self.depth_map, self.confidence_map, self.point_cloud, self.view))
+        return any((self.depth_map, self.confidence_map, self.point_cloud))
 
 
 @dataclass(frozen=True)

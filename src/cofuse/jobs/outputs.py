@@ -68,7 +68,6 @@ def check_outputs(request: Request, frames: Frames) -> None:
         (maps.source_map, index_dtype(len(frames.stack))),
         (maps.depth_map, np.uint16),
         (maps.confidence_map, np.uint8),
-        (maps.view, np.uint8),
     ]
     pictures = [(path, dtype) for path, dtype in named if path is not None]
     previews = [preview_path(path) for path in (maps.source_map, maps.depth_map) if path]
@@ -150,7 +149,7 @@ def write_depth(
     transaction: Transaction,
 ) -> None:
     """Write all that is made from the depth."""
-    from cofuse.depth import depth_picture, depth_preview, ply_chunks, relief_view
+    from cofuse.depth import depth_picture, depth_preview, ply_chunks
 
     if maps.depth_map is not None:
         write_image(transaction.place(maps.depth_map), depth_picture(depth))
@@ -159,9 +158,6 @@ def write_depth(
     if maps.confidence_map is not None:
         shades = np.rint(255.0 * depth.confidence).astype(np.uint8)
         write_image(transaction.place(maps.confidence_map), shades)
-    if maps.view is not None:
-        view = relief_view(depth, picture, white=stack.white)
-        write_image(transaction.place(maps.view), view)
     if maps.point_cloud is not None:
         size = metadata.pixel_size
         pixel_size = maps.pixel_size or (size[0] if size else None)
