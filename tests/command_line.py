@@ -11,8 +11,6 @@ from tests.waiting import PATIENCE
 
 #: What is said before the work, whatever it will take.
 PLAN = r"cofuse: \d+ frames? of \d+x\d+ (?:grey|RGB) \w+: about [^,\n]+, up to [^,\n]+ of memory\n"
-#: Where the kernels are not compiled yet that is said as well.
-PLAN += r"(?:cofuse: compiling the kernels, once[^\n]*\n)?"
 
 
 def run(*arguments: object) -> int:

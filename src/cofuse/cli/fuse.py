@@ -93,7 +93,6 @@ def fuse(
     as_json
         Print the report instead of the plan and the summary.
     """
-    from cofuse.jobs.compiling import COMPILING_SECONDS, kernels_missing
     from cofuse.jobs.outputs import plain
     from cofuse.jobs.placing import alignment_facts
     from cofuse.jobs.run import Job
@@ -104,8 +103,6 @@ def fuse(
     told = not (quiet or as_json)
     if told:
         say(str(job.plan))
-        if not aligning.align_only and kernels_missing():
-            say(f"compiling the kernels, once; this takes about {COMPILING_SECONDS} s")
     with progress_bars(quiet=quiet) as progress:
         if aligning.align_only:
             alignment = job.align_only(progress)
