@@ -422,7 +422,7 @@ def test_a_course_trains_its_networks_alone_and_says_how_far_it_is(photos, netwo
         say=lambda course: told.append(dict(course.curve[-1])),
     )
     assert course.step >= 1 and told == course.curve and len(told) >= 1
-    assert told[-1]["seconds"] == 2.0
+    assert told[-1]["seconds"] == 2.0 and told[-1]["left_out"] == 0
     assert all(math.isfinite(figure) for row in told for figure in row["psnr"])
     before = networks.state_dict()
     for made in (course.networks, course.average):
@@ -430,6 +430,21 @@ def test_a_course_trains_its_networks_alone_and_says_how_far_it_is(photos, netwo
         assert all(torch.isfinite(after[key]).all() for key in after)
         changed = {key.split(".")[0] for key in after if not torch.equal(after[key], before[key])}
         assert changed == set(courses.PARTS[part])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("few_frames")
+def test_steps_that_would_make_networks_useless_are_left_out_and_counted(
+    photos, networks, monkeypatch
+):
+    def no_number(given: Networks, _: Stacks) -> torch.Tensor:
+        return torch.nan * sum(values.sum() for values in given.parameters())
+
+    monkeypatch.setattr(courses, "weighing_loss", no_number)
+    course = train(photos, CourseSettings(0.5, frames=6, side=32), start=networks)
+    assert course.step == course.left_out == course.curve[-1]["left_out"] > 0
+    before, after = networks.state_dict(), course.networks.state_dict()
+    assert all(torch.equal(before[key], after[key]) for key in before)
 
 
 def test_parts_share_all_networks_among_them():

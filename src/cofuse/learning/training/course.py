@@ -76,13 +76,18 @@ class CourseSettings:
 
 @dataclass
 class Course:
-    """A training under way: the networks, their running mean, and what validation said."""
+    """A training under way: the networks, their running mean, and what validation said.
+
+    ``left_out`` counts the steps, of all, that would have made them useless: every one is a fault
+    of the scenes or of the loss.
+    """
 
     settings: CourseSettings
     networks: Networks
     average: Networks
     world: World
     step: int = 0
+    left_out: int = 0
     curve: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -120,6 +125,8 @@ def train(
             norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             if bool(torch.isfinite(norm)):
                 optimiser.step()
+            else:
+                course.left_out += 1
             course.step += 1
             _follow(course)
             if seconds > next_time:
@@ -236,6 +243,7 @@ def _validate(
     say: Callable[[Course], None],
 ) -> None:
     row: dict[str, Any] = {"step": course.step, "seconds": round(seconds, 1)}
+    row["left_out"] = course.left_out
     figures = []
     with torch.no_grad():
         for batch in validation:
