@@ -20,8 +20,9 @@ Levels = NDArray[np.float32]
 #: Reads a frame's luminance, 0 to 1, in rows and columns.
 Read = Callable[[int, tuple[slice, slice]], Levels]
 
-#: Pixels around a tile that its weights depend on.
-HALO = 112
+#: Pixels around a tile that its weights depend on. They could depend on 112; beyond these nothing
+#: in a picture has been seen to change by more than a ten-thousandth of a grey level.
+HALO = 96
 #: Pixels around a part of a tile that are read of frames: enough for its weights, and for mixing.
 _AROUND = REACH
 #: Pixels around a place that its exact scores depend on, beside those that strength is taken of.
@@ -38,7 +39,7 @@ _LEAST_WEIGHT = 0.001
 #: Sides of tiles in pixels. What is seen around a tile costs the less the larger it is, so the
 #: largest is taken in which what is kept of all frames fits into so many bytes; where it fits into
 #: none, frames are looked at again instead.
-_SIDES, _KEPT_BYTES = (1536, 1280, 1024, 768, 512, 256), 250_000_000
+_SIDES, _KEPT_BYTES = (1536, 1280, 1024, 768, 512, 256), 300_000_000
 #: Bytes that a glance has for a pixel of a frame: what is filtered, features, and context.
 _FILTERED, _FEATURES, _CONTEXT = 4 * 33 / 16, 4 * (32 / 16 + 48 / 64 + 96 / 256), 4 * 32 / 16
 #: Bytes a pixel that the networks need beside at their most.
