@@ -29,8 +29,8 @@ from scipy.ndimage import affine_transform
 
 from cofuse.alignment import align_stack
 from cofuse.alignment.transforms import corners
+from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture, simulate_stack
 from cofuse.images import Stack, luminance
-from cofuse.simulation import SAMPLE_NAMES, sample_picture, simulate_stack
 
 SHIFT, DEGREES, SCALE, RADIUS = 40.0, 2.0, 0.04, 6.0
 SIGMAS = (0, 15, 25)

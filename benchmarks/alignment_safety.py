@@ -45,8 +45,8 @@ from numpy.typing import NDArray
 from cofuse.alignment import align_stack
 from cofuse.alignment.transforms import Transform, corners
 from cofuse.errors import CofuseError
+from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture, simulate_stack
 from cofuse.images import Stack, luminance
-from cofuse.simulation import SAMPLE_NAMES, sample_picture, simulate_stack
 
 Array = NDArray[Any]
 SIDES = (300, 520, 300, 520, 1040)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from cofuse.baselines import resolve_method
+from cofuse.evaluation.baselines import resolve_method
 from cofuse.files import read_stack, write_image
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ import numpy as np
 from PIL import Image
 
 from cofuse.errors import CofuseError
+from cofuse.evaluation.simulation import sample_picture
 from cofuse.files import read_image
-from cofuse.simulation import sample_picture
 
 LAYOUTS = {
     "4:2:0": {"quality": 90},

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.kernels import cpu, reference
-from cofuse.operators import load_operator
+from cofuse.operators import cpu, load_operator, reference
 
 __all__ = ["KernelCase", "kernel_cases", "sgemm_case"]
 

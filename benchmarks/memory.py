@@ -30,8 +30,8 @@ import numpy as np
 import psutil
 
 from cofuse.files import read_stack, write_image
-from cofuse.memory import format_size, parse_size, used_memory
-from cofuse.planning import Work, plan_fusion
+from cofuse.fusion.planning import Work, plan_fusion
+from cofuse.images.memory import format_size, parse_size, used_memory
 
 
 def make_frames(folder: Path, megapixels: float, count: int, sigma: float) -> list[Path]:

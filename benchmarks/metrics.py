@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from cofuse.metrics import q_abf, q_mi
+from cofuse.evaluation.metrics import q_abf, q_mi
 
 
 def peak_megabytes() -> float:

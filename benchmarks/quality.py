@@ -17,7 +17,7 @@ import tifffile
 from numpy.typing import NDArray
 
 from benchmarks.measuring import Failure
-from cofuse.metrics import psnr, ssim
+from cofuse.evaluation.metrics import psnr, ssim
 
 __all__ = ["find_place", "score"]
 

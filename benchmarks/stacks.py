@@ -20,7 +20,7 @@ import tifffile
 from numba import njit
 from numpy.typing import NDArray
 
-from cofuse.simulation import disc_kernel
+from cofuse.evaluation.simulation import disc_kernel
 
 __all__ = ["MadeStack", "StackRecipe", "frame_motion", "make_stack"]
 

@@ -21,8 +21,8 @@ from unittest import mock
 import numpy as np
 
 from cofuse import Stack, fuse
-from cofuse.methods import mixed
-from cofuse.metrics import psnr
+from cofuse.evaluation.metrics import psnr
+from cofuse.fusion import auto
 from cofuse.model import restoring, weighing
 from experiments.looks_stacks import grey_levels, real_stacks
 from experiments.pictures import noisy, whu
@@ -46,34 +46,34 @@ def _largest_alone(weights: Any) -> Any:
 
 @contextmanager
 def _weights_changed(change: Callable[[Any], Any]) -> Iterator[None]:
-    plain = mixed.weigh
+    plain = auto.weigh
 
     def changed(*args: Any) -> Any:
         return change(plain(*args))
 
-    with mock.patch.object(mixed, "weigh", changed):
+    with mock.patch.object(auto, "weigh", changed):
         yield
 
 
 @contextmanager
 def _untold(**numbers: float) -> Iterator[None]:
-    plain = mixed.frames_told
+    plain = auto.frames_told
 
     def told(law: Any) -> Any:
         return [replace(own, **numbers) for own in plain(law)]
 
-    with mock.patch.object(mixed, "frames_told", told):
+    with mock.patch.object(auto, "frames_told", told):
         yield
 
 
 @contextmanager
 def _as_one_frame() -> Iterator[None]:
-    plain = mixed.NoiseLeft.scales
+    plain = auto.NoiseLeft.scales
 
     def scales(noise: Any, numbers: Any, weights: Any) -> Any:
         return np.ones_like(plain(noise, numbers, weights))
 
-    with mock.patch.object(mixed.NoiseLeft, "scales", scales):
+    with mock.patch.object(auto.NoiseLeft, "scales", scales):
         yield
 
 

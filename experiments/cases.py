@@ -22,7 +22,7 @@ import numpy as np
 
 import cofuse
 from cofuse import Stack
-from cofuse.metrics import psnr, q_abf, q_mi, ssim
+from cofuse.evaluation.metrics import psnr, q_abf, q_mi, ssim
 from experiments.methods import OURS, run_method, settings_of
 from experiments.pictures import Scene, noisy, scene, scene_files, to_8_bit
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from cofuse import PRESETS, Stack, fuse, read_image
-from cofuse.baselines import METHODS
-from cofuse.baselines.denoising import denoise_tv
-from cofuse.metrics import psnr, q_abf, q_mi, ssim
-from cofuse.noise import noise_level
+from cofuse.evaluation.baselines import METHODS
+from cofuse.evaluation.baselines.denoising import denoise_tv
+from cofuse.evaluation.metrics import psnr, q_abf, q_mi, ssim
+from cofuse.sensor import noise_level
 from experiments.pictures import LYTRO_PAIRS, WHU_PAIRS, data_folder, lytro, noisy, to_8_bit, whu
 
 

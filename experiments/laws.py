@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse import fuse
-from cofuse.simulation import SAMPLE_NAMES, Simulation, sample_picture, simulate_stack
+from cofuse.evaluation.simulation import SAMPLE_NAMES, Simulation, sample_picture, simulate_stack
 from experiments.noise_tables import markdown
 
 __all__ = ["LAWS", "SIGMAS", "Change", "errors_by_noise", "made_scene"]

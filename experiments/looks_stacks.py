@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from benchmarks.contenders import ENFUSE
 from cofuse import PRESETS, CofuseError, Stack
-from cofuse.baselines import METHODS
+from cofuse.evaluation.baselines import METHODS
 from experiments.quality_trials import aligning_version, package_version
 from experiments.realness import energy
 

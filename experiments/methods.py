@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from cofuse import PRESETS, Fusion, FusionSettings, Stack, fuse
-from cofuse.baselines import resolve_method
+from cofuse.evaluation.baselines import resolve_method
 
 __all__ = ["LABELS", "LETTER_METHODS", "OURS", "RIVALS", "run_method", "settings_of"]
 

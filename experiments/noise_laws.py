@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse import CofuseError, Stack, read_image
-from cofuse.noise.estimation import estimate_noise
-from cofuse.simulation import simulate_stack
+from cofuse.evaluation.simulation import simulate_stack
+from cofuse.sensor.estimation import estimate_noise
 from experiments import runner
 from experiments.cases import write_json
 from experiments.noise_tables import report

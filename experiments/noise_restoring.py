@@ -38,9 +38,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse import CofuseError, Fusion, Stack, fuse, read_image
-from cofuse.metrics import psnr, ssim, to_grey
-from cofuse.noise.brightness import NoiseModel
-from cofuse.noise.law import NoiseLaw
+from cofuse.evaluation.metrics import psnr, ssim, to_grey
+from cofuse.sensor.brightness import NoiseModel
+from cofuse.sensor.law import NoiseLaw
 from experiments import runner
 from experiments.noise_tables import markdown
 from experiments.noise_truth import GRADED, even, kinds_of, true_levels

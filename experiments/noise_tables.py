@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.noise.law import BANDS
+from cofuse.sensor.law import BANDS
 from experiments.noise_truth import CLEAN, GRADED
 
 __all__ = ["markdown", "report"]

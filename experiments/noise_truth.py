@@ -3,7 +3,7 @@
 What differs between a noisy frame and the clean one is cut into blocks of 8 x 8 pixels, and of
 their DCT those coefficients count that lie above half of the finest frequency along either axis;
 then the same of the difference halved by averages of 2 x 2 pixels, and so on: the bands of
-`cofuse.noise.law`. A level is a root mean square, after the map of the law it is held against.
+`cofuse.sensor.law`. A level is a root mean square, after the map of the law it is held against.
 
 JPEG takes away texture as well, which is an error but no noise. So levels are measured twice: over
 the quarter of the blocks where the clean frame itself is flattest, of those in which the noise is
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from cofuse import CofuseError
 from cofuse.images import to_opponent
-from cofuse.noise.brightness import NoiseModel
-from cofuse.noise.law import BANDS
+from cofuse.sensor.brightness import NoiseModel
+from cofuse.sensor.law import BANDS
 
 __all__ = [
     "CLEAN",

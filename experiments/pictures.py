@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse import CofuseError, Stack, read_image
-from cofuse.metrics import to_grey
-from cofuse.simulation import SAMPLE_NAMES, sample_picture, simulate_stack
+from cofuse.evaluation.metrics import to_grey
+from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture, simulate_stack
 
 __all__ = [
     "LYTRO_PAIRS",

@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse import PRESETS, CofuseError, Fusion, FusionSettings, Stack, fuse
-from cofuse.baselines import DENOISERS, METHODS
-from cofuse.baselines.denoising import denoise_picture
-from cofuse.noise import noise_level
+from cofuse.evaluation.baselines import DENOISERS, METHODS
+from cofuse.evaluation.baselines.denoising import denoise_picture
+from cofuse.sensor import noise_level
 from experiments.quality_scenes import Situation
 from experiments.quality_variants import VARIANTS
 

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from cofuse import CofuseError, Stack, align_stack, aligned, read_image
 from cofuse.alignment.warping import common_area
+from cofuse.evaluation.metrics import to_grey
+from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture, simulate_stack
 from cofuse.images import from_opponent
-from cofuse.metrics import to_grey
-from cofuse.simulation import SAMPLE_NAMES, sample_picture, simulate_stack
 from experiments import pictures
 from experiments.pictures import to_8_bit
 

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cofuse.evaluation.metrics import gradient_error, psnr, q_abf, q_mi, ssim
 from cofuse.images import luminance
-from cofuse.metrics import gradient_error, psnr, q_abf, q_mi, ssim
 from experiments.cases import HIGHEST_PSNR
 from experiments.quality_scenes import Situation
 

@@ -24,7 +24,7 @@ import numpy as np
 
 import cofuse
 from cofuse import CofuseError
-from cofuse.baselines.denoising import denoise_bm3d
+from cofuse.evaluation.baselines.denoising import denoise_bm3d
 from experiments.cases import _digest, _hash_files, write_json
 from experiments.pictures import to_8_bit
 from experiments.quality_methods import Denoised, run_method, uses_ours, uses_rivals

@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 from cofuse import Stack, align_stack, aligned, read_stack
 from cofuse.alignment.warping import common_area
 from cofuse.images import to_opponent
-from cofuse.noise.brightness import NoiseModel
-from cofuse.noise.law import BANDS, NoiseLaw
+from cofuse.sensor.brightness import NoiseModel
+from cofuse.sensor.law import BANDS, NoiseLaw
 from experiments.noise_tables import markdown
 from experiments.noise_truth import band_energies, rms
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import write_image
-from cofuse.simulation import sample_picture, simulate_stack
 from tests.page_browser import Server
 from tests.waiting import PATIENCE
 

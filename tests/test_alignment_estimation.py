@@ -7,8 +7,8 @@ from scipy.ndimage import affine_transform, map_coordinates
 from cofuse.alignment import Transform, align_stack, aligned, alignment_from_json, alignment_to_json
 from cofuse.alignment.transforms import corners
 from cofuse.errors import CofuseError
+from cofuse.evaluation.simulation import demo_simulation, sample_picture, simulate_stack
 from cofuse.images import Stack, luminance
-from cofuse.simulation import demo_simulation, sample_picture, simulate_stack
 
 SHAPE = (300, 440)
 MARGIN = 42

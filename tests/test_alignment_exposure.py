@@ -16,7 +16,7 @@ from cofuse import Stack, align_stack, aligned, fuse, read_image, write_image
 from cofuse.alignment import Alignment
 from cofuse.alignment.exposure import exposure_gains, largest_values, thumbnail
 from cofuse.alignment.transforms import Transform
-from cofuse.simulation import sample_picture, simulate_stack
+from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from tests.command_line import run
 
 Array = np.ndarray[Any, Any]

@@ -11,8 +11,8 @@ import pytest
 from cofuse.alignment import align_stack, aligned, alignment_from_json, alignment_to_json
 from cofuse.alignment.parallax import asked, find_field, small
 from cofuse.alignment.transforms import Transform
+from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture
 from cofuse.images import Stack
-from cofuse.simulation import SAMPLE_NAMES, sample_picture
 
 HEIGHT, WIDTH = 300, 420
 

@@ -10,8 +10,8 @@ from cofuse.alignment.exposure import apply_gains
 from cofuse.alignment.resampling import weights_at
 from cofuse.alignment.warping import _looked_up, _turns_little
 from cofuse.errors import CofuseError
+from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture
 from cofuse.images import Stack
-from cofuse.simulation import SAMPLE_NAMES, sample_picture
 
 few = settings(max_examples=25, deadline=None)
 DTYPES = (np.uint8, np.uint16, np.float32, np.float64)

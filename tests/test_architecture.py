@@ -19,89 +19,34 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "cofuse"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-#: Every room, the rooms it may know besides itself, and the libraries it may use besides NumPy.
-#: All may know `arguments` and `errors`. The package itself, for its `__version__`, counts as the
-#: room "cofuse".
+DOCUMENT = ROOT / "docs" / "architecture.md"
+#: A row of its table of rooms: name, what lives there, imports, libraries.
+_ROW = re.compile(r"^\| `(\w+)` \| [^|]+ \| ([\w, ]*)\| ([\w, ]*)\|$", re.MULTILINE)
+
+
+def words(text: str) -> set[str]:
+    """Words between commas."""
+    return {word.strip() for word in text.split(",") if word.strip()}
+
+
+#: Every room, the rooms it may know besides itself, and the libraries it may use besides NumPy,
+#: as the documentation says. The package itself, for its `__version__`, counts as "cofuse".
 ALLOWED: dict[str, tuple[set[str], set[str]]] = {
-    "arguments": (set(), set()),
-    "errors": (set(), set()),
-    "progress": (set(), set()),
-    "prox": (set(), set()),
-    "memory": (set(), {"psutil"}),
-    "threads": (set(), set()),
-    "white": (set(), {"cv2"}),
-    "arrays": (set(), set()),
-    "images": ({"arrays", "memory", "progress", "threads", "white"}, set()),
-    "patches": (set(), set()),
-    "operators": ({"patches"}, set()),
-    "kernels": ({"operators", "patches", "prox", "threads"}, {"numba", "scipy"}),
-    "devices": (set(), {"torch"}),
-    "noise": ({"images", "progress"}, {"PIL"}),
-    "mixing": ({"noise"}, {"cv2"}),
-    "model": ({"devices", "mixing", "noise", "threads"}, {"cv2", "onnx", "onnxruntime", "torch"}),
-    "planning": ({"memory", "model"}, set()),
-    "selection": ({"images", "kernels", "mixing", "operators", "patches"}, {"cv2"}),
-    "cosparse": ({"operators", "progress", "prox"}, set()),
-    "reconstruction": ({"kernels", "operators", "progress"}, set()),
-    "settings": (set(), set()),
-    "alignment": ({"images", "progress"}, {"cv2", "numba"}),
-    "depth": ({"images", "kernels", "noise", "progress"}, {"PIL", "cv2"}),
-    "hot_pixels": ({"images", "progress"}, {"cv2"}),
-    "methods": (
-        {"cosparse", "images", "memory", "mixing", "model", "noise", "operators"}
-        | {"patches", "planning", "progress", "reconstruction", "selection"}
-        | {"settings"},
-        {"cv2"},
-    ),
-    "fusion": (
-        {"alignment", "devices", "images", "memory", "methods", "noise", "operators", "patches"}
-        | {"planning", "progress", "settings"},
-        set(),
-    ),
-    "simulation": ({"images", "white"}, {"cv2"}),
-    "learning": (
-        {"cosparse", "kernels", "mixing", "model", "noise", "operators", "progress"},
-        {"torch"},
-    ),
-    "baselines": ({"cofuse", "images", "patches", "progress"}, {"cv2", "numba", "scipy"}),
-    "metrics": ({"images", "white"}, {"cv2", "scipy"}),
-    "files": (
-        {"cofuse", "images", "progress", "threads", "white"},
-        {"PIL", "imagecodecs", "pillow_heif", "psutil", "rawpy", "simplejpeg", "tifffile"},
-    ),
-    "jobs": (
-        {"alignment", "cofuse", "depth", "devices", "files", "fusion", "hot_pixels", "images"}
-        | {"memory", "model", "noise", "operators", "patches", "planning", "progress", "settings"}
-        | {"white"},
-        set(),
-    ),
-    "retouching": ({"fusion", "images", "noise", "settings"}, {"cv2"}),
-    "web": (
-        {"alignment", "cofuse", "depth", "devices", "files", "images", "jobs"}
-        | {"memory", "metrics", "noise", "operators", "progress", "retouching", "selection"}
-        | {"settings", "simulation"},
-        {"cv2", "fastapi", "pydantic", "python_multipart", "starlette"},
-    ),
-    "cli": (
-        {"baselines", "cofuse", "devices", "files", "fusion", "images", "jobs", "learning"}
-        | {"memory", "metrics", "model", "noise", "operators", "progress", "simulation", "web"}
-        | {"white"},
-        {"cyclopts", "rich", "torch", "uvicorn"},
-    ),
-    "__init__": (
-        {"alignment", "depth", "files", "fusion", "images", "learning"}
-        | {"noise", "operators", "progress", "simulation"},
-        set(),
-    ),
-    "__main__": ({"cli"}, set()),
+    room: (words(rooms), words(libraries))
+    for room, rooms, libraries in _ROW.findall(DOCUMENT.read_text("utf-8"))
 }
+#: The package's face, and its door.
+ALLOWED["__init__"] = set(ALLOWED) - {"cli", "errors", "arguments", "model", "jobs", "web"}, set()
+ALLOWED["__main__"] = {"cli"}, set()
 
 #: The extra that training and devices need: the files all of whose work is done with it, and
 #: those where it is asked for by name.
 TORCH_FOLDERS = (PACKAGE / "learning" / "training", PACKAGE / "learning" / "world")
 TORCH_FILES = {file for folder in TORCH_FOLDERS for file in folder.glob("*.py")}
 TORCH_FILES |= {PACKAGE / "model" / name for name in ("network.py", "saving.py")}
-TORCH_ASKED_FOR = {PACKAGE / name for name in ("cli/train.py", "devices.py", "model/runtime.py")}
+TORCH_ASKED_FOR = {
+    PACKAGE / name for name in ("cli/train.py", "model/devices.py", "model/runtime.py")
+}
 
 
 def room_of(path: Path) -> str:
@@ -176,7 +121,7 @@ def test_rooms_form_no_circle():
 
 
 def test_table_keeps_the_great_rules():
-    outer = {"metrics", "baselines", "learning", "files", "cli"}
+    outer = {"evaluation", "learning", "files", "jobs", "web", "cli"}
     reach, new = set(), {"fusion"}
     while new:
         reach |= new
@@ -185,7 +130,7 @@ def test_table_keeps_the_great_rules():
     importers = {room for room, (rooms, _) in ALLOWED.items() if "cli" in rooms}
     assert importers == {"__main__"}
     users = {room for room, (_, libraries) in ALLOWED.items() if "torch" in libraries}
-    assert users == {"devices", "model", "learning", "cli"}
+    assert users == {"model", "learning", "cli"}
 
 
 def test_torch_is_loaded_for_training_and_devices_only():
@@ -208,7 +153,7 @@ HEAVY = ("numba", "cv2", "scipy", "PIL", "tifffile", "imagecodecs", "torch", "ri
 HEAVY += ("rawpy", "pillow_heif", "psutil", "onnx", "onnxruntime")
 
 
-@pytest.mark.parametrize("module", ["fusion", "model.runtime", "settings", "images", "learning"])
+@pytest.mark.parametrize("module", ["fusion", "model.runtime", "images", "learning"])
 def test_modules_load_nothing_heavy(module):
     loaded = in_fresh_python(
         f"import sys, cofuse.{module}; print([m for m in {HEAVY!r} if m in sys.modules])"

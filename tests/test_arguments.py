@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import cofuse
 from cofuse import CofuseError
 from cofuse.arguments import MOST_SIGMA, check_number
-from cofuse.baselines import METHODS
+from cofuse.evaluation.baselines import METHODS
+from cofuse.evaluation.simulation import add_noise, demo_simulation, sample_picture
 from cofuse.learning import LearningSettings, sample_patches
-from cofuse.simulation import add_noise, demo_simulation, sample_picture
 
 FRAMES = [np.random.default_rng(k).integers(0, 256, (24, 20), np.uint8) for k in range(3)]
 #: The same, a little further each time.

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from cofuse.baselines.decision_maps import (
+from cofuse.errors import CofuseError
+from cofuse.evaluation.baselines.decision_maps import (
     _all_blocks_agree,
     _block_variance,
     _choose_majority,
@@ -12,11 +13,10 @@ from cofuse.baselines.decision_maps import (
     fuse_dct_variance,
     fuse_focus_measure,
 )
-from cofuse.baselines.guided_filter import _guided_filter, fuse_guided_filter
-from cofuse.errors import CofuseError
+from cofuse.evaluation.baselines.guided_filter import _guided_filter, fuse_guided_filter
+from cofuse.evaluation.metrics import psnr
+from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.images import Stack
-from cofuse.metrics import psnr
-from cofuse.simulation import sample_picture, simulate_stack
 
 COPYING = [fuse_dct_variance, fuse_focus_measure]
 ALL = [*COPYING, fuse_guided_filter]

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from cofuse.baselines.denoising import (
+from cofuse.errors import CofuseError
+from cofuse.evaluation.baselines.denoising import (
     DENOISERS,
     denoise_bm3d,
     denoise_nlm,
@@ -11,7 +12,6 @@ from cofuse.baselines.denoising import (
     denoise_tv,
     solve_tv,
 )
-from cofuse.errors import CofuseError
 
 PACKAGES = {"tv": "numpy", "nlm": "skimage.restoration", "bm3d": "bm3d"}
 

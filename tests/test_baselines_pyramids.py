@@ -3,12 +3,17 @@
 import numpy as np
 import pytest
 
-from cofuse.baselines.pyramids import _collapse, _laplacian_pyramid, fuse_dwt, fuse_laplacian
-from cofuse.baselines.simple import fuse_average
 from cofuse.errors import CofuseError
+from cofuse.evaluation.baselines.pyramids import (
+    _collapse,
+    _laplacian_pyramid,
+    fuse_dwt,
+    fuse_laplacian,
+)
+from cofuse.evaluation.baselines.simple import fuse_average
+from cofuse.evaluation.metrics import psnr
+from cofuse.evaluation.simulation import sample_picture
 from cofuse.images import Stack
-from cofuse.metrics import psnr
-from cofuse.simulation import sample_picture
 
 
 @pytest.fixture(params=[fuse_laplacian, fuse_dwt], ids=["laplacian", "dwt"])

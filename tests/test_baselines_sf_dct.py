@@ -4,12 +4,12 @@ import cv2
 import numpy as np
 import pytest
 
-from cofuse.baselines import sf_dct
-from cofuse.baselines.sf_dct import dct_spatial_frequency, fuse_sf_dct
 from cofuse.errors import CofuseError
+from cofuse.evaluation.baselines import sf_dct
+from cofuse.evaluation.baselines.sf_dct import dct_spatial_frequency, fuse_sf_dct
+from cofuse.evaluation.metrics import psnr, to_grey
+from cofuse.evaluation.simulation import disc_kernel, sample_picture, simulate_stack
 from cofuse.images import Stack
-from cofuse.metrics import psnr, to_grey
-from cofuse.simulation import disc_kernel, sample_picture, simulate_stack
 
 
 @pytest.fixture(scope="module")

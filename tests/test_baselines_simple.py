@@ -6,13 +6,13 @@ import sys
 import numpy as np
 import pytest
 
-from cofuse import baselines
-from cofuse.baselines import METHODS, denoise_then, resolve_method, then_denoise
-from cofuse.baselines.denoising import denoise_picture, denoise_tv
-from cofuse.baselines.simple import fuse_average, fuse_single_best
 from cofuse.errors import CofuseError
+from cofuse.evaluation import baselines
+from cofuse.evaluation.baselines import METHODS, denoise_then, resolve_method, then_denoise
+from cofuse.evaluation.baselines.denoising import denoise_picture, denoise_tv
+from cofuse.evaluation.baselines.simple import fuse_average, fuse_single_best
+from cofuse.evaluation.simulation import sample_picture
 from cofuse.images import Stack
-from cofuse.simulation import sample_picture
 
 DTYPES = (np.uint8, np.uint16, np.float32, np.float64)
 
@@ -73,7 +73,7 @@ def test_noise_level_is_checked(name, sigma):
 
 def test_listing_methods_imports_no_heavy_package():
     code = (
-        "import sys, cofuse.baselines as b; list(b.METHODS); b.METHODS['average']; "
+        "import sys, cofuse.evaluation.baselines as b; list(b.METHODS); b.METHODS['average']; "
         "print([m for m in ('numba', 'scipy', 'cv2', 'skimage', 'pywt', 'bm3d')"
         " if m in sys.modules])"
     )

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cofuse.baselines import ksvd, sparse_coding
-from cofuse.baselines.ksvd import learn_dictionary
-from cofuse.baselines.sparse_coding import approximate, batch_omp
 from cofuse.errors import CofuseError
+from cofuse.evaluation.baselines import ksvd, sparse_coding
+from cofuse.evaluation.baselines.ksvd import learn_dictionary
+from cofuse.evaluation.baselines.sparse_coding import approximate, batch_omp
 from cofuse.progress import Progress
 
 

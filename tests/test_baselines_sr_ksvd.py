@@ -7,18 +7,18 @@ import cv2
 import numpy as np
 import pytest
 
-from cofuse.baselines import sr_ksvd
-from cofuse.baselines.sparse_coding import approximate
-from cofuse.baselines.sr_ksvd import (
+from cofuse.errors import CofuseError
+from cofuse.evaluation.baselines import sr_ksvd
+from cofuse.evaluation.baselines.sparse_coding import approximate
+from cofuse.evaluation.baselines.sr_ksvd import (
     SHIPPED_PATCH_SIZES,
     fuse_sr_ksvd,
     learn_shipped_dictionaries,
     load_dictionary,
 )
-from cofuse.errors import CofuseError
+from cofuse.evaluation.metrics import psnr, to_grey
+from cofuse.evaluation.simulation import add_noise, disc_kernel, sample_picture, simulate_stack
 from cofuse.images import Stack
-from cofuse.metrics import psnr, to_grey
-from cofuse.simulation import add_noise, disc_kernel, sample_picture, simulate_stack
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from benchmarks.measuring import Failure, Measurement, machine_facts, run_measur
 from benchmarks.quality import find_place, score
 from benchmarks.stacks import StackRecipe, frame_motion, make_stack
 from benchmarks.tables import fill_places, markdown_table, ratio
-from cofuse.devices import TORCH_ON_CPU
+from cofuse.model.devices import TORCH_ON_CPU
 
 ROOT = Path(__file__).resolve().parents[1]
 

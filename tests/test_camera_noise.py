@@ -6,19 +6,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cofuse.noise import NoiseLaw, estimate_noise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from cofuse.errors import CofuseError
+from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture, simulate_stack
 from cofuse.images import Stack, luminance
-from cofuse.noise import NoiseLaw, brightness, estimate_noise
-from cofuse.noise.brightness import NoiseModel
-from cofuse.noise.law import BANDS, CLEAN_BELOW
 from cofuse.operators import load_operator
+from cofuse.operators.reconstruction import shrink_twice
 from cofuse.progress import Progress
-from cofuse.reconstruction import shrink_twice
-from cofuse.simulation import SAMPLE_NAMES, sample_picture, simulate_stack
+from cofuse.sensor import brightness
+from cofuse.sensor.brightness import NoiseModel
+from cofuse.sensor.law import BANDS, CLEAN_BELOW
 
 Array = np.ndarray[Any, Any]
 

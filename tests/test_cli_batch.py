@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from cofuse.cli import main
+from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import read_image, write_image
 from cofuse.jobs.grouping import Grouping, cut_at_pauses, find_groups, time_taken
 from cofuse.jobs.run import Job
-from cofuse.simulation import sample_picture, simulate_stack
 
 FAST = ("--preset", "fast", "--sigma", "0", "--no-align", "--hot-pixels", "off")
 

@@ -13,11 +13,11 @@ import pytest
 from cofuse.cli import compare as module
 from cofuse.cli import main
 from cofuse.errors import CofuseError
+from cofuse.evaluation.metrics import psnr, q_mi, to_grey
+from cofuse.evaluation.pages import Exhibit, choose_details, page_file
+from cofuse.evaluation.scenes import scene_names
+from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import read_image, write_image
-from cofuse.files.pages import Exhibit, choose_details, page_file
-from cofuse.files.scenes import scene_names
-from cofuse.metrics import psnr, q_mi, to_grey
-from cofuse.simulation import sample_picture, simulate_stack
 from tests.waiting import PATIENCE
 
 NASTY = "<b>&\"x'"

@@ -11,10 +11,10 @@ import pytest
 
 from cofuse.cli import main
 from cofuse.errors import CofuseError
+from cofuse.evaluation.metrics import METRICS, psnr, q_abf, q_mi, ssim, to_grey
+from cofuse.evaluation.metrics.scoring import choose_metrics, rank, score, to_scored_grey
+from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import write_image
-from cofuse.metrics import METRICS, psnr, q_abf, q_mi, ssim, to_grey
-from cofuse.metrics.scoring import choose_metrics, rank, score, to_scored_grey
-from cofuse.simulation import sample_picture, simulate_stack
 from tests.waiting import PATIENCE
 
 SHAPE = (48, 64)

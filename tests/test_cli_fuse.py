@@ -22,11 +22,11 @@ import tifffile
 import cofuse
 from cofuse import fusion
 from cofuse.cli.fuse import AlignOptions, FuseOptions, ReadOptions
+from cofuse.evaluation.metrics import psnr
+from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
 from cofuse.files import read_image, write_image
 from cofuse.jobs import run as jobs_run
-from cofuse.metrics import psnr
 from cofuse.model.runtime import MODELS
-from cofuse.simulation import Simulation, sample_picture, simulate_stack
 from tests.command_line import PLAN, command, contents, run
 from tests.waiting import PATIENCE
 

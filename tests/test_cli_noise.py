@@ -14,12 +14,12 @@ import pytest
 import cofuse
 from cofuse import NoiseLaw
 from cofuse.errors import CofuseError
+from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import read_image, write_image
 from cofuse.jobs import noise as noise_job
-from cofuse.noise.brightness import NoiseModel
-from cofuse.noise.law import BANDS
-from cofuse.noise.plot import plot_noise
-from cofuse.simulation import sample_picture, simulate_stack
+from cofuse.sensor.brightness import NoiseModel
+from cofuse.sensor.law import BANDS
+from cofuse.sensor.plot import plot_noise
 from tests.command_line import command, contents, run
 
 Array = np.ndarray[Any, Any]
@@ -269,7 +269,7 @@ def test_a_run_that_fails_leaves_nothing(place, refused, monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise CofuseError("the pen broke; use another")
 
-    monkeypatch.setattr("cofuse.noise.plot.plot_noise", fail)
+    monkeypatch.setattr("cofuse.sensor.plot.plot_noise", fail)
     said = refused("noise", "stack", *PLAIN, "-o", "law.json", "--plot", "noise.png")
     assert said == "the pen broke; use another"
 

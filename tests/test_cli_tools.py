@@ -16,13 +16,14 @@ import numpy as np
 import pytest
 
 import cofuse
-import cofuse.simulation
+import cofuse.evaluation.simulation
 from cofuse.cli.learn import learn as learn_command
 from cofuse.cli.simulate import simulate as simulate_command
+from cofuse.evaluation.metrics import psnr
+from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import read_image, write_image
 from cofuse.files.previews import filter_grid, index_picture, side_by_side
 from cofuse.learning import LearningSettings
-from cofuse.metrics import psnr
 from cofuse.operators import (
     SHIPPED_OPERATORS,
     AnalysisOperator,
@@ -30,7 +31,6 @@ from cofuse.operators import (
     load_operator,
     operator_bytes,
 )
-from cofuse.simulation import sample_picture, simulate_stack
 from tests.command_line import command, contents, run
 from tests.waiting import PATIENCE
 
@@ -404,7 +404,7 @@ def test_demo_goes_into_a_full_folder_only_when_told(place, monkeypatch, capsys)
     def small(**_: Any) -> Any:
         return simulate_stack(read_image("colour.png"), frames=2, sigma=15)
 
-    monkeypatch.setattr(cofuse.simulation, "demo_simulation", small)
+    monkeypatch.setattr(cofuse.evaluation.simulation, "demo_simulation", small)
     assert run("demo") == 0
     before = contents(place)
     assert run("demo") == 2 and contents(place) == before

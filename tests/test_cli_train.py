@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from cofuse import read_image, write_image
+from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.model.runtime import NAMES, model_folder
-from cofuse.simulation import sample_picture, simulate_stack
 from tests.command_line import contents, run
 
 QUICK = ("--minutes", "0.02", "--side", "64", "--device", "cpu")

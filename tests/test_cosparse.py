@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cofuse.cosparse import CosparseCode, cosparse_code, duality_gap, estimate_patches
 from cofuse.errors import CofuseError
 from cofuse.operators import (
     AnalysisOperator,
@@ -17,8 +16,9 @@ from cofuse.operators import (
     finite_difference_operator,
     overcomplete_dct_operator,
 )
+from cofuse.operators.cosparse import CosparseCode, cosparse_code, duality_gap, estimate_patches
+from cofuse.operators.prox import soft_threshold
 from cofuse.progress import Progress
-from cofuse.prox import soft_threshold
 
 Array = np.ndarray[Any, Any]
 
@@ -410,7 +410,7 @@ def test_noise_in_a_flat_region_is_solved_before_the_iteration_limit() -> None:
 def test_the_estimate_works_in_batches_and_the_slowest_one_speaks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from cofuse import cosparse
+    from cofuse.operators import cosparse
 
     operator = OPERATORS["random"]
     y = noisy_patches(4, 10, 0)

@@ -23,8 +23,8 @@ from cofuse.depth.colours import colour_table
 from cofuse.depth.curves import FocusCurve, band_energies, noise_energies
 from cofuse.depth.filling import diffuse, enlarge, enlarge_along, spread
 from cofuse.errors import CofuseError
+from cofuse.evaluation.simulation import disc_kernel, sample_picture
 from cofuse.images import Stack
-from cofuse.simulation import disc_kernel, sample_picture
 
 Array = np.ndarray[Any, Any]
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import cofuse
-from cofuse import devices
-from cofuse.devices import resolve_device
 from cofuse.errors import CofuseError
+from cofuse.model import devices
+from cofuse.model.devices import resolve_device
 from tests.command_line import run
 from tests.waiting import PATIENCE
 

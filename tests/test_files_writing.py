@@ -20,6 +20,7 @@ from PIL import Image
 
 import cofuse
 from cofuse.errors import CofuseError
+from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture
 from cofuse.files import (
     check_output,
     check_report,
@@ -32,7 +33,6 @@ from cofuse.files import (
 )
 from cofuse.images import Fusion, Stack
 from cofuse.progress import SolverTrace
-from cofuse.simulation import SAMPLE_NAMES, sample_picture
 
 rng = np.random.default_rng(11)
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 import cofuse
 from cofuse.errors import CofuseError
+from cofuse.evaluation.metrics import psnr
+from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
 from cofuse.fusion import PRESETS, FusionSettings, fuse
+from cofuse.fusion.choice import compose
+from cofuse.fusion.fast import ShrinkageRun
 from cofuse.images import Stack, to_opponent
-from cofuse.methods.shrinkage import ShrinkageRun
-from cofuse.metrics import psnr
-from cofuse.noise.law import BANDS
 from cofuse.operators import load_operator
 from cofuse.progress import silent
-from cofuse.selection import compose
-from cofuse.simulation import Simulation, sample_picture, simulate_stack
+from cofuse.sensor.law import BANDS
 from tests.test_noise_spectrum import measured_levels
 
 DTYPES = ("uint8", "uint16", "float32", "float64")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from cofuse import fuse
-from cofuse.devices import TORCH_ON_CPU
-from cofuse.mixing import REACH
+from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
+from cofuse.images.bands import REACH
+from cofuse.images.tiles import MULTIPLE
 from cofuse.model import restoring, weighing
-from cofuse.model.tiles import MULTIPLE
-from cofuse.simulation import Simulation, sample_picture, simulate_stack
+from cofuse.model.devices import TORCH_ON_CPU
 
 Array = np.ndarray[Any, Any]
 

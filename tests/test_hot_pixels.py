@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cofuse import hot_pixels
 from cofuse.errors import CofuseError
-from cofuse.hot_pixels import find_hot_pixels, without_hot_pixels
-from cofuse.hot_pixels.looking import noise_of, spikes, stand_out
+from cofuse.evaluation.simulation import SAMPLE_NAMES, disc_kernel, sample_picture, simulate_stack
 from cofuse.images import Stack
-from cofuse.simulation import SAMPLE_NAMES, disc_kernel, sample_picture, simulate_stack
+from cofuse.sensor import hot_pixels
+from cofuse.sensor.hot_pixels import find_hot_pixels, without_hot_pixels
+from cofuse.sensor.outliers import noise_of, spikes, stand_out
 
 Array = np.ndarray[Any, Any]
 

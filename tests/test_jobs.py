@@ -25,13 +25,13 @@ import cofuse
 from cofuse.alignment import Transform, align_stack, aligned, alignment_from_json, warp
 from cofuse.cli import fuse as cli_fuse
 from cofuse.errors import CofuseError
+from cofuse.evaluation.metrics import psnr
+from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
 from cofuse.files import Metadata, read_image, read_stack, write_image
 from cofuse.jobs import Maps, Reading
 from cofuse.jobs.frames import parse_range, read_frames
 from cofuse.jobs.outputs import z_distance
-from cofuse.metrics import psnr
 from cofuse.progress import Progress, ProgressCallback
-from cofuse.simulation import Simulation, sample_picture, simulate_stack
 from tests.command_line import PLAN, contents, run
 from tests.test_files_samples import ICC, exif_block
 

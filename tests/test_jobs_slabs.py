@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import cofuse
 from cofuse.errors import CofuseError
+from cofuse.evaluation.metrics import psnr
+from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
 from cofuse.files import read_image, write_image
 from cofuse.jobs.slabs import slab_folder, slab_ranges
-from cofuse.metrics import psnr
-from cofuse.simulation import Simulation, sample_picture, simulate_stack
 from tests.command_line import PLAN, run
 
 

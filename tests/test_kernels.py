@@ -10,12 +10,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cofuse.kernels import cpu, reference
 from cofuse.operators import (
     AnalysisOperator,
+    cpu,
     dct_operator,
     finite_difference_operator,
     overcomplete_dct_operator,
+    reference,
 )
 
 Array = np.ndarray[Any, Any]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cofuse.kernels.pictures import luminance_means
+from cofuse.depth.means import luminance_means
 
 DTYPES = (np.uint8, np.uint16, np.float32)
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from cofuse import fuse
-from cofuse.metrics import psnr
-from cofuse.simulation import Simulation, sample_picture
+from cofuse.evaluation.metrics import psnr
+from cofuse.evaluation.simulation import Simulation, sample_picture
 from experiments import laws
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from cofuse.errors import CofuseError
+from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture
 from cofuse.learning import (
     LearnedOperator,
     LearningSettings,
@@ -22,7 +23,6 @@ from cofuse.learning import (
 )
 from cofuse.operators import SHIPPED_OPERATORS, AnalysisOperator, coherence, load_operator
 from cofuse.progress import Progress
-from cofuse.simulation import SAMPLE_NAMES, sample_picture
 
 Array = np.ndarray[Any, Any]
 

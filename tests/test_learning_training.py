@@ -9,17 +9,17 @@ import multiprocessing
 import numpy as np
 import pytest
 
-from cofuse import mixing
 from cofuse.errors import CofuseError
-from cofuse.mixing import MIXED_BANDS
+from cofuse.evaluation.simulation import sample_picture
+from cofuse.images import bands
+from cofuse.images.bands import MIXED_BANDS
+from cofuse.images.tiles import tiles_of
 from cofuse.model import telling, weighing
 from cofuse.model.restoring import NoiseLeft
 from cofuse.model.runtime import NAMES, load_networks, model_folder
-from cofuse.model.tiles import tiles_of
 from cofuse.model.weighing import HALO, glance, weigh
-from cofuse.noise.brightness import NoiseModel
-from cofuse.noise.law import BANDS, NoiseLaw
-from cofuse.simulation import sample_picture
+from cofuse.sensor.brightness import NoiseModel
+from cofuse.sensor.law import BANDS, NoiseLaw
 
 pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("onnx", reason="onnx is not installed")
@@ -124,7 +124,7 @@ def test_pictures_are_split_as_the_program_splits_them(size):
     ours = split(pictures)
     assert len(ours) == MIXED_BANDS
     for number in range(2):
-        theirs = mixing.split(pictures[number].permute(1, 2, 0).numpy().copy())
+        theirs = bands.split(pictures[number].permute(1, 2, 0).numpy().copy())
         for one, other in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(one[number].permute(1, 2, 0), other, rtol=0, atol=1e-5)
 

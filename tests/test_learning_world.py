@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from cofuse.errors import CofuseError
-from cofuse.simulation import sample_picture
+from cofuse.evaluation.simulation import sample_picture
 from tests.waiting import PATIENCE
 
 pytest.importorskip("torch", reason="torch is not installed")

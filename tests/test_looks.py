@@ -8,7 +8,7 @@ import pytest
 import tifffile
 
 from cofuse import write_image
-from cofuse.simulation import sample_picture, simulate_stack
+from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from experiments import looks
 from experiments.looks import Row
 from experiments.looks_sheet import Place, hardest_places, sheet

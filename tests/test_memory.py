@@ -17,20 +17,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cofuse import memory, planning
 from cofuse.errors import CofuseError
-from cofuse.fusion import fuse
-from cofuse.images import Stack
-from cofuse.memory import (
-    Shelf,
+from cofuse.fusion import fuse, planning
+from cofuse.fusion.planning import Plan, Work, estimate_seconds, plan_fusion
+from cofuse.images import Stack, memory, spill
+from cofuse.images.memory import (
     available_memory,
     default_ceiling,
     format_size,
     parse_size,
     used_memory,
 )
+from cofuse.images.spill import Shelf
 from cofuse.model import weighing
-from cofuse.planning import Plan, Work, estimate_seconds, plan_fusion
 from tests.test_fusion import in_dtype, scene, textured_frames
 
 Array = np.ndarray[Any, Any]
@@ -85,7 +84,7 @@ def test_plain_numbers_are_bytes(size: int, unit: str) -> None:
 def test_this_process_has_some_memory_and_may_have_more() -> None:
     # In a process of its own: this one may have room that was used and freed before.
     code = (
-        "from cofuse.memory import used_memory; before = used_memory()\n"
+        "from cofuse.images.memory import used_memory; before = used_memory()\n"
         "block = bytearray(b'x') * 100_000_000; print(before, used_memory())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -134,7 +133,7 @@ def test_temporary_files_go_to_a_disk_where_the_usual_folder_is_memory(
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setattr("os.access", lambda *_: True)
     monkeypatch.setattr("os.path.realpath", lambda path: path)
-    monkeypatch.setattr(memory, "_MOUNTS", tmp_path / "mounts")
+    monkeypatch.setattr(spill, "_MOUNTS", tmp_path / "mounts")
     for mounts, folder in (
         ("disk / ext4 rw 0 0\n", None),
         ("disk / ext4 rw 0 0\nt /tmp tmpfs rw 0 0\n", "/var/tmp"),
@@ -142,10 +141,10 @@ def test_temporary_files_go_to_a_disk_where_the_usual_folder_is_memory(
         ("nonsense\n", None),
     ):
         (tmp_path / "mounts").write_text(mounts)
-        assert memory._spill_folder() == folder
+        assert spill._spill_folder() == folder
     monkeypatch.setenv("TMPDIR", "/tmp")  # who names a folder means it
     (tmp_path / "mounts").write_text("disk / ext4 rw 0 0\nt /tmp tmpfs rw 0 0\n")
-    assert memory._spill_folder() is None
+    assert spill._spill_folder() is None
 
 
 # --- shelves -------------------------------------------------------------------------------------
@@ -357,7 +356,7 @@ from pathlib import Path
 import numpy as np
 from cofuse import fusion
 from cofuse.images import Stack
-from cofuse.planning import Plan
+from cofuse.fusion.planning import Plan
 
 def status(name):
     return 1024 * int(re.search(rf"{name}:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])

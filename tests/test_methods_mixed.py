@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cofuse import Progress, fuse
+from cofuse.evaluation.metrics import psnr
+from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
+from cofuse.fusion import auto
+from cofuse.fusion.auto import MixedRun
+from cofuse.fusion.planning import Plan
+from cofuse.fusion.presets import FusionSettings
 from cofuse.images import Stack
-from cofuse.methods import mixed
-from cofuse.methods.mixed import MixedRun
-from cofuse.metrics import psnr
-from cofuse.mixing import MIXED_BANDS, REACH
+from cofuse.images.bands import MIXED_BANDS, REACH
 from cofuse.model import restoring, weighing
-from cofuse.noise import NoiseLaw
-from cofuse.noise.brightness import NoiseModel
-from cofuse.noise.law import BANDS
-from cofuse.planning import Plan
 from cofuse.progress import silent
-from cofuse.settings import FusionSettings
-from cofuse.simulation import Simulation, sample_picture, simulate_stack
+from cofuse.sensor import NoiseLaw
+from cofuse.sensor.brightness import NoiseModel
+from cofuse.sensor.law import BANDS
 
 Picture = NDArray[np.generic]
 Sides = tuple[int, int]
@@ -122,7 +122,7 @@ def trusting(name: str, *inputs: Picture) -> list[Picture]:
 def test_a_frame_whose_weight_is_1_everywhere_is_returned_as_it_is(
     colour: bool, dtype: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mixed, "load_networks", lambda *_: trusting)
+    monkeypatch.setattr(auto, "load_networks", lambda *_: trusting)
     rng = np.random.default_rng(0)
     shape = (3, 101, 83, 3) if colour else (3, 101, 83)
     largest = 1 if dtype is np.float32 else np.iinfo(dtype).max

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cofuse import metrics
+from cofuse.evaluation import metrics
 
 SHIPPED = Path(__file__).parent / "golden"
 COLLECTIONS = os.environ.get("COFUSE_DATA")

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cofuse import metrics
 from cofuse.errors import CofuseError
-from cofuse.metrics import pictures
+from cofuse.evaluation import metrics
+from cofuse.evaluation.metrics import pictures
 
 Picture = np.ndarray[Any, Any]
 Score = Callable[..., float]
@@ -250,5 +250,5 @@ def test_the_registry_names_every_metric() -> None:
 
 def test_importing_the_metrics_stays_light() -> None:
     heavy = "{'cv2', 'scipy', 'numba', 'torch', 'skimage'}"
-    code = f"import sys, cofuse.metrics; assert not {heavy} & set(sys.modules)"
+    code = f"import sys, cofuse.evaluation.metrics; assert not {heavy} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

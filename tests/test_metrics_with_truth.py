@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cofuse import metrics
 from cofuse.errors import CofuseError
-from cofuse.metrics import pictures
+from cofuse.evaluation import metrics
+from cofuse.evaluation.metrics import pictures
 
 Picture = np.ndarray[Any, Any]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from cofuse.mixing import (
+from cofuse.images.bands import (
     MIXED_BANDS,
     REACH,
     WINDOWS,
@@ -20,7 +20,7 @@ from cofuse.mixing import (
     split,
     white_in_bands,
 )
-from cofuse.noise.law import BANDS, SHARES
+from cofuse.sensor.law import BANDS, SHARES
 
 Array = NDArray[np.float64]
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from cofuse import fuse
-from cofuse.devices import TORCH_ON_CPU
-from cofuse.mixing import MIXED_BANDS
+from cofuse.evaluation.simulation import sample_picture, simulate_stack
+from cofuse.images.bands import MIXED_BANDS
+from cofuse.model.devices import TORCH_ON_CPU
 from cofuse.model.runtime import NAMES, load_networks, model_folder
-from cofuse.simulation import sample_picture, simulate_stack
 
 pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("onnx", reason="onnx is not installed")

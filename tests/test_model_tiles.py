@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cofuse.model.tiles import MULTIPLE, padded, tiles_of
+from cofuse.images.tiles import MULTIPLE, padded, tiles_of
 
 sides = st.integers(1, 400)
 multiples = st.integers(1, 8).map(MULTIPLE.__mul__)

@@ -17,13 +17,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
+from cofuse.evaluation.simulation import sample_picture, simulate_stack
+from cofuse.fusion.auto import MixedRun
+from cofuse.fusion.planning import Plan
+from cofuse.fusion.presets import FusionSettings
 from cofuse.images import Stack
-from cofuse.methods.mixed import MixedRun
-from cofuse.mixing import MIXED_BANDS, split
+from cofuse.images.bands import MIXED_BANDS, split
+from cofuse.images.tiles import Tile, tiles_of
 from cofuse.model import weighing
 from cofuse.model.runtime import Networks, load_networks, model_folder
 from cofuse.model.telling import FrameTold, frames_told
-from cofuse.model.tiles import Tile, tiles_of
 from cofuse.model.weighing import (
     HALO,
     LEAST_SHARE,
@@ -33,12 +36,9 @@ from cofuse.model.weighing import (
     weigh,
     working_bytes,
 )
-from cofuse.noise.brightness import NoiseModel
-from cofuse.noise.law import BANDS, NoiseLaw
-from cofuse.planning import Plan
 from cofuse.progress import silent
-from cofuse.settings import FusionSettings
-from cofuse.simulation import sample_picture, simulate_stack
+from cofuse.sensor.brightness import NoiseModel
+from cofuse.sensor.law import BANDS, NoiseLaw
 
 Levels = NDArray[np.float32]
 

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cofuse import estimate_noise
+from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.images import Stack, to_opponent
-from cofuse.noise import noise_level
-from cofuse.noise.bands import COEFFICIENTS, cut_blocks, read_windows, window_places
-from cofuse.noise.blocking import jpeg_grid
-from cofuse.noise.law import BANDS
-from cofuse.noise.residues import _least_way, residues
-from cofuse.noise.sampling import _MEDIAN, Floor
-from cofuse.simulation import sample_picture, simulate_stack
+from cofuse.sensor import noise_level
+from cofuse.sensor.bands import COEFFICIENTS, cut_blocks, read_windows, window_places
+from cofuse.sensor.blocking import jpeg_grid
+from cofuse.sensor.law import BANDS
+from cofuse.sensor.residues import _least_way, residues
+from cofuse.sensor.sampling import _MEDIAN, Floor
 
 Array = np.ndarray[Any, Any]
 

@@ -14,9 +14,9 @@ from hypothesis.extra.numpy import arrays
 import cofuse
 from cofuse import NoiseLaw
 from cofuse.errors import CofuseError
-from cofuse.noise.brightness import NoiseModel
-from cofuse.noise.law import BANDS, CLEAN_BELOW
-from cofuse.simulation import sample_picture, simulate_stack
+from cofuse.evaluation.simulation import sample_picture, simulate_stack
+from cofuse.sensor.brightness import NoiseModel
+from cofuse.sensor.law import BANDS, CLEAN_BELOW
 
 numbers = st.floats(0, 1e6)
 

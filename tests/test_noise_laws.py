@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from cofuse import CofuseError, Stack, write_image
-from cofuse.noise.brightness import NoiseModel
-from cofuse.noise.law import BANDS
-from cofuse.simulation import sample_picture, simulate_stack
+from cofuse.evaluation.simulation import sample_picture, simulate_stack
+from cofuse.sensor.brightness import NoiseModel
+from cofuse.sensor.law import BANDS
 from experiments import noise_restoring, quality_methods
 from experiments.noise_restoring import Setting, true_law
 from experiments.noise_tables import report

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cofuse.images import from_opponent, luminance
-from cofuse.noise.law import BANDS, NoiseLaw
-from cofuse.noise.spectrum import luminance_levels, noise_seen, spectrum
 from cofuse.operators import dct_operator
+from cofuse.sensor.law import BANDS, NoiseLaw
+from cofuse.sensor.spectrum import luminance_levels, noise_seen, spectrum
 
 Array = np.ndarray[Any, Any]
 SEEDS = st.integers(0, 2**32 - 1)

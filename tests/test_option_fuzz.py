@@ -10,8 +10,8 @@ import pytest
 
 from cofuse.cli import main
 from cofuse.cli.application import app
+from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import write_image
-from cofuse.simulation import sample_picture, simulate_stack
 from tests.command_line import contents
 
 #: Values that are seldom right: for numbers, and for anything.

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cofuse.errors import CofuseError
-from cofuse.patches import add_patches, average_patches, patch_positions, take_patches
+from cofuse.operators.patches import add_patches, average_patches, patch_positions, take_patches
 
 #: (patch size, height, width, stride): the picture is no smaller than the patch, and the stride
 #: no longer, so that patches leave no gaps.

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cofuse.errors import CofuseError
+from cofuse.fusion.choice import window_activity
 from cofuse.images import Stack
 from cofuse.operators import SHIPPED_OPERATORS, load_operator
-from cofuse.selection import window_activity
 from cofuse.web.pixel_facts import FILTERS_SHOWN, operator_pictures, pixel_facts
 from cofuse.web.surfaces import histogram, relief_grid
 

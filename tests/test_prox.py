@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cofuse.prox import hard_threshold, project_l1_ball, prox_l0, prox_log, soft_threshold
+from cofuse.operators.prox import hard_threshold, project_l1_ball, prox_l0, prox_log, soft_threshold
 
 Array = np.ndarray[Any, Any]
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from cofuse import CofuseError, write_image
+from cofuse.evaluation.simulation import sample_picture
 from cofuse.images import to_opponent
-from cofuse.simulation import sample_picture
 from experiments import quality, quality_more, quality_trials, runner
 from experiments.cases import HIGHEST_PSNR
 from experiments.quality_methods import Denoised, run_method

@@ -16,11 +16,11 @@ from cofuse import images
 from cofuse.alignment import align_stack
 from cofuse.cli.application import COMMANDS, app
 from cofuse.errors import CofuseError
+from cofuse.evaluation.simulation import sample_picture
 from cofuse.files import read_stack, write_image
-from cofuse.hot_pixels import find_hot_pixels
 from cofuse.images import Stack
 from cofuse.jobs.frames import Held
-from cofuse.simulation import sample_picture
+from cofuse.sensor.hot_pixels import find_hot_pixels
 from tests.waiting import PATIENCE
 
 Array = np.ndarray[Any, Any]

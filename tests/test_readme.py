@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import cofuse
-from cofuse.simulation import sample_picture
+from cofuse.evaluation.simulation import sample_picture
 from tests.command_line import contents
 
 README = Path(__file__).resolve().parents[1] / "README.md"

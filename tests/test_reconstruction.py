@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cofuse import reconstruction
-from cofuse.noise.spectrum import noise_seen
 from cofuse.operators import (
     AnalysisOperator,
     dct_operator,
     finite_difference_operator,
     overcomplete_dct_operator,
+    reconstruction,
 )
+from cofuse.operators.prox import prox_l0
+from cofuse.operators.reconstruction import reconstruct, shrink, shrink_twice
 from cofuse.progress import Progress
-from cofuse.prox import prox_l0
-from cofuse.reconstruction import reconstruct, shrink, shrink_twice
+from cofuse.sensor.spectrum import noise_seen
 from tests.test_noise_spectrum import measured_levels
 
 Array = np.ndarray[Any, Any]

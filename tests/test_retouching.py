@@ -7,24 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cofuse.retouching import RestoredFrames, Stroke, restored_frames, retouch, stroke_window
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cofuse
 from cofuse.errors import CofuseError
 from cofuse.images import Stack
-from cofuse.noise import NoiseLaw
-from cofuse.noise.brightness import NoiseModel
-from cofuse.noise.law import BANDS
-from cofuse.retouching import (
-    RestoredFrames,
-    Stroke,
-    painting,
-    restored_frames,
-    retouch,
-    stroke_window,
-)
-from cofuse.retouching.strokes import LARGEST_RADIUS, MOST_POINTS, Way
+from cofuse.sensor import NoiseLaw
+from cofuse.sensor.brightness import NoiseModel
+from cofuse.sensor.law import BANDS
+from cofuse.web.retouching import painting
+from cofuse.web.retouching.strokes import LARGEST_RADIUS, MOST_POINTS, Way
 
 DTYPES = ("uint8", "uint16", "float32")
 

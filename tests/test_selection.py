@@ -11,12 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cofuse import selection
-from cofuse.images import Stack
-from cofuse.kernels.reference import activity, region_areas
-from cofuse.operators import dct_operator, finite_difference_operator
-from cofuse.patches import patch_positions
-from cofuse.selection import (
+from cofuse.fusion import choice
+from cofuse.fusion.choice import (
     Choice,
     choose,
     compose,
@@ -26,6 +22,10 @@ from cofuse.selection import (
     remove_small_regions,
     window_activity,
 )
+from cofuse.images import Stack
+from cofuse.operators import dct_operator, finite_difference_operator
+from cofuse.operators.patches import patch_positions
+from cofuse.operators.reference import activity, region_areas
 
 Array = np.ndarray[Any, Any]
 
@@ -345,7 +345,7 @@ def test_rows_that_are_worked_on_at_a_time_do_not_show(seed: int, band: int) -> 
     index = blobs(*SHAPE, 3, seed)
     whole = compose(Stack.from_arrays(frames), index)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selection, "_BAND", band)
+        patch.setattr(choice, "_BAND", band)
         parts = compose(Stack.from_arrays(frames), index)
     # OpenCV's running sums are rounded by where they begin.
     np.testing.assert_allclose(parts, whole, rtol=0, atol=2e-6)

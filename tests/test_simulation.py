@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cofuse.errors import CofuseError
-from cofuse.simulation import (
+from cofuse.evaluation.simulation import (
     SAMPLE_NAMES,
     add_noise,
     demo_simulation,

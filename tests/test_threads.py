@@ -12,8 +12,8 @@ import weakref
 import pytest
 
 from cofuse.errors import CofuseError
-from cofuse.kernels import cpu
-from cofuse.threads import done_ahead
+from cofuse.images.threads import done_ahead
+from cofuse.operators import cpu
 from tests.waiting import PATIENCE
 
 

@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from cofuse.files import read_image, read_metadata
-from cofuse.retouching.strokes import LARGEST_RADIUS
 from cofuse.web.commands import command_line
+from cofuse.web.retouching.strokes import LARGEST_RADIUS
 from cofuse.web.schemas import Options, Stroke
 from tests.command_line import run
 from tests.web_server import (

@@ -15,9 +15,9 @@ import pytest
 
 from cofuse.files import read_image
 from cofuse.images import Stack
-from cofuse.noise import NoiseLaw
-from cofuse.noise.brightness import NoiseModel
 from cofuse.progress import Progress
+from cofuse.sensor import NoiseLaw
+from cofuse.sensor.brightness import NoiseModel
 from cofuse.web.limits import Config
 from cofuse.web.pacing import Glide, Pace
 from cofuse.web.previewing import Preview
@@ -217,7 +217,7 @@ def test_the_page_is_told_what_is_remarkable_about_the_noise(tmp_path, monkeypat
 
 
 def test_frames_are_painted_from_by_the_noise_that_was_found(tmp_path, monkeypatch):
-    monkeypatch.setattr("cofuse.methods.run.estimate_noise", lambda *_, **__: coarse_law(2))
+    monkeypatch.setattr("cofuse.fusion.run.estimate_noise", lambda *_, **__: coarse_law(2))
     folder, paths = tmp_path / "job", []
     folder.mkdir()
     for k, frame in enumerate(frames(2)):
@@ -228,7 +228,9 @@ def test_frames_are_painted_from_by_the_noise_that_was_found(tmp_path, monkeypat
     made = TASKS["fuse"](asked | {"keep_frames": 10**9}, lambda _: None)
     assert made["result"]["character"] == ["coarse-grained", "growing with brightness"]
     seen = []
-    monkeypatch.setattr("cofuse.retouching.restored_frames", lambda _, *, noise: seen.append(noise))
+    monkeypatch.setattr(
+        "cofuse.web.retouching.restored_frames", lambda _, *, noise: seen.append(noise)
+    )
     painting = {"folder": str(folder), "strokes": [], "start": "result.npy", "end": "new.npy"}
     painting |= {"sigma": made["result"]["sigma"], "white": made["white"], "count": 2}
     TASKS["retouch"](painting, lambda _: None)

@@ -16,10 +16,10 @@ from PIL import Image
 
 import cofuse
 from cofuse import CofuseError, Stack, fuse, read_image, read_stack, write_image
+from cofuse.evaluation.simulation import add_noise, sample_picture, simulate_stack
 from cofuse.files import read_metadata
 from cofuse.files.profiles import linear_srgb
-from cofuse.simulation import add_noise, sample_picture, simulate_stack
-from cofuse.white import found_white, largest_shown
+from cofuse.images.white import found_white, largest_shown
 from tests.command_line import run
 
 Array = np.ndarray[Any, Any]

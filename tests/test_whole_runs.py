@@ -22,13 +22,13 @@ import cv2
 import numpy as np
 import pytest
 
-from cofuse import memory
+from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import write_image
 from cofuse.files.owners import locked
+from cofuse.images import memory
 from cofuse.jobs import run as job_room
 from cofuse.jobs.batch import lock_path
 from cofuse.jobs.run import Job
-from cofuse.simulation import sample_picture, simulate_stack
 from tests.command_line import PLAN, contents, run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and limits of Unix")

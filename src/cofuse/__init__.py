@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from cofuse.alignment import align_stack, aligned
     from cofuse.depth import estimate_depth
     from cofuse.errors import CofuseError
+    from cofuse.evaluation.simulation import simulate_stack
     from cofuse.files import read_image, read_stack, write_image
     from cofuse.fusion import PRESETS, FusionSettings, fuse
     from cofuse.images import Fusion, Stack
     from cofuse.learning import learn_operator, learn_separable_operator
-    from cofuse.noise import NoiseLaw, estimate_noise
     from cofuse.operators import AnalysisOperator, load_operator
     from cofuse.progress import Progress
-    from cofuse.simulation import simulate_stack
+    from cofuse.sensor import NoiseLaw, estimate_noise
 
 __version__ = "0.1.0"
 
@@ -53,10 +53,10 @@ _HOMES = {
     "fusion": ("PRESETS", "FusionSettings", "fuse"),
     "images": ("Fusion", "Stack"),
     "learning": ("learn_operator", "learn_separable_operator"),
-    "noise": ("NoiseLaw", "estimate_noise"),
+    "sensor": ("NoiseLaw", "estimate_noise"),
     "operators": ("AnalysisOperator", "load_operator"),
     "progress": ("Progress",),
-    "simulation": ("simulate_stack",),
+    "evaluation.simulation": ("simulate_stack",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

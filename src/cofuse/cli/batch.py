@@ -59,7 +59,7 @@ def batch(
     depth_maps: Flag = False,
     source_maps: Flag = False,
     reading: ReadOptions = Reading(),  # noqa: B008 - frozen
-    aligning: Annotated[BatchAligning, Parameter(name="*")] = BatchAligning(),  # noqa: B008
+    aligning: Annotated[BatchAligning, Parameter(name="*")] = BatchAligning(),
     fusing: FuseOptions = FusingOptions(),  # noqa: B008
     writing: WriteOptions = WritingOptions(),  # noqa: B008
     dry_run: Flag = False,

@@ -19,13 +19,13 @@ from cofuse.cli.evaluate import plain_scores, score_digits, score_table, split_n
 from cofuse.errors import CofuseError
 from cofuse.files.formats import OnDamage
 from cofuse.images import Fusion, Pixels, Stack
+from cofuse.images.white import white_of_type
 from cofuse.jobs.settings import given_noise, read_noise
 from cofuse.progress import Progress
-from cofuse.white import white_of_type
 
 if TYPE_CHECKING:
     from cofuse.files.transaction import Transaction
-    from cofuse.noise import NoiseLaw
+    from cofuse.sensor import NoiseLaw
 
 __all__ = ["compare"]
 
@@ -107,11 +107,11 @@ def compare(
     as_json
         Print the results as JSON instead of the table.
     """
+    from cofuse.evaluation.metrics.scoring import choose_metrics
+    from cofuse.evaluation.scenes import gather_scene, scene_names
     from cofuse.files import read_image, read_stack, write_json
-    from cofuse.files.scenes import gather_scene, scene_names
     from cofuse.files.transaction import Transaction
-    from cofuse.metrics.scoring import choose_metrics
-    from cofuse.noise import estimate_noise
+    from cofuse.sensor import estimate_noise
 
     read_noise(sigma, noise)  # what is wrong with it is told first
     wanted = list(dict.fromkeys(split_names(methods)))
@@ -178,7 +178,7 @@ def _resolve(name: str) -> Callable[[Stack, NoiseLaw], Fusion]:
 
     Rivals know noise by one level.
     """
-    from cofuse.baselines import DENOISERS, METHODS, resolve_method
+    from cofuse.evaluation.baselines import DENOISERS, METHODS, resolve_method
 
     if name in fusion.PRESETS:
         return lambda stack, noise: fusion.fuse(stack, noise=noise, preset=name)
@@ -201,8 +201,8 @@ def _read_external(
     colour: bool,
 ) -> list[_Entry]:
     """Read the pictures other programs fused; a bad one is bad input, not a method's failure."""
+    from cofuse.evaluation.scenes import find_picture
     from cofuse.files import read_image
-    from cofuse.files.scenes import find_picture
 
     entries: list[_Entry] = []
     for text in given:
@@ -265,7 +265,7 @@ def _score(
     white: float | None,
 ) -> None:
     """Score every picture there is."""
-    from cofuse.metrics.scoring import score, to_scored_grey
+    from cofuse.evaluation.metrics.scoring import score, to_scored_grey
 
     sources = [to_scored_grey(frame, white=stack.white) for frame in stack]
     if white is None and stack.dtype == "uint16":
@@ -288,8 +288,8 @@ def _write_pages(
 ) -> dict[str, Any]:
     """Write the pictures and the page; return what results.json says of them."""
     from cofuse import __version__
-    from cofuse.files import write_image, written_whole
-    from cofuse.files.pages import (
+    from cofuse.evaluation.metrics.scoring import higher_is_better
+    from cofuse.evaluation.pages import (
         Column,
         Exhibit,
         choose_details,
@@ -297,7 +297,7 @@ def _write_pages(
         page_file,
         page_picture,
     )
-    from cofuse.metrics.scoring import higher_is_better
+    from cofuse.files import write_image, written_whole
 
     taken: set[str] = set()
     shown: list[Exhibit] = []

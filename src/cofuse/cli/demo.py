@@ -29,12 +29,12 @@ def demo(
     """
     import numpy as np
 
+    from cofuse.evaluation.metrics import psnr, ssim
+    from cofuse.evaluation.simulation import demo_simulation
     from cofuse.files import read_stack, write_image
     from cofuse.files.previews import index_picture, side_by_side
     from cofuse.files.transaction import Transaction
     from cofuse.fusion import fuse
-    from cofuse.metrics import psnr, ssim
-    from cofuse.simulation import demo_simulation
 
     folder = empty_folder(output, overwrite=overwrite)
     simulation = demo_simulation()

@@ -20,7 +20,7 @@ from cofuse.images import Pixels
 from cofuse.progress import Progress
 
 if TYPE_CHECKING:
-    from cofuse.files.scenes import Scene
+    from cofuse.evaluation.scenes import Scene
 
 __all__ = ["evaluate", "plain_scores", "score_digits", "score_table", "split_names"]
 
@@ -86,9 +86,9 @@ def evaluate(
     as_json
         Print JSON instead of the table.
     """
+    from cofuse.evaluation.metrics.scoring import choose_metrics, score_columns
+    from cofuse.evaluation.scenes import find_scenes, gather_scene
     from cofuse.files import check_report, write_json, written_whole
-    from cofuse.files.scenes import find_scenes, gather_scene
-    from cofuse.metrics.scoring import choose_metrics, score_columns
 
     if not fused:
         raise CofuseError("no fused pictures were given; name picture files or folders of them")
@@ -137,8 +137,8 @@ def _score_all(
     quiet: bool,
 ) -> list[dict[str, Any]]:
     """Score every picture of every scene; one row a picture."""
+    from cofuse.evaluation.metrics.scoring import score, to_scored_grey
     from cofuse.files import read_image
-    from cofuse.metrics.scoring import score, to_scored_grey
 
     rows = []
     total = sum(len(scene.fused) for scene in plan)
@@ -201,7 +201,7 @@ def _ranks(
     means: Mapping[str, Mapping[str, float]], columns: Sequence[str]
 ) -> dict[str, dict[str, int]]:
     """Rank of every method in every column."""
-    from cofuse.metrics.scoring import higher_is_better, rank
+    from cofuse.evaluation.metrics.scoring import higher_is_better, rank
 
     ranks: dict[str, dict[str, int]] = {method: {} for method in means}
     for column in columns:
@@ -214,7 +214,7 @@ def _ranks(
 def _facts(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> dict[str, Any]:
     """Everything that was found, for machines."""
     from cofuse import __version__
-    from cofuse.metrics.scoring import higher_is_better
+    from cofuse.evaluation.metrics.scoring import higher_is_better
 
     means = _means(rows)
     ranks = _ranks(means, columns)
@@ -262,7 +262,7 @@ def score_digits(column: str) -> int:
 
 def score_table(means: Mapping[str, Mapping[str, float]], columns: Sequence[str]) -> str:
     """Lay scores out for people: the longer list downwards, ranks beside the values."""
-    from cofuse.metrics.scoring import higher_is_better
+    from cofuse.evaluation.metrics.scoring import higher_is_better
 
     ranks = _ranks(means, columns)
     up, down = _arrows()

@@ -69,10 +69,10 @@ def fuse(
     *pictures: Annotated[str, Parameter(allow_leading_hyphen=True)],
     output: Output,
     reading: ReadOptions = Reading(),  # noqa: B008 - frozen
-    aligning: AlignOptions = AligningOptions(),  # noqa: B008
-    fusing: FuseOptions = FusingOptions(),  # noqa: B008
+    aligning: AlignOptions = AligningOptions(),
+    fusing: FuseOptions = FusingOptions(),
     maps: MapOptions = Maps(),  # noqa: B008
-    writing: WriteOptions = WritingOptions(),  # noqa: B008
+    writing: WriteOptions = WritingOptions(),
     quiet: Flag = False,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> None:

@@ -17,7 +17,7 @@ from cofuse.jobs.options import Aligning, Reading
 
 if TYPE_CHECKING:
     from cofuse.images import Stack
-    from cofuse.noise import NoiseLaw
+    from cofuse.sensor import NoiseLaw
 
 __all__ = ["noise"]
 
@@ -44,7 +44,7 @@ def noise(
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     plot: Path | None = None,
     reading: ReadOptions = Reading(),  # noqa: B008 - frozen
-    aligning: Annotated[NoiseAligning, Parameter(name="*", group="Alignment")] = NoiseAligning(),  # noqa: B008
+    aligning: Annotated[NoiseAligning, Parameter(name="*", group="Alignment")] = NoiseAligning(),
     overwrite: Flag = False,
     quiet: Flag = False,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
@@ -105,7 +105,7 @@ def _lines(law: NoiseLaw, stack: Stack) -> list[str]:
 
 
 def _by_band(law: NoiseLaw) -> list[str]:
-    from cofuse.noise.law import WAVELENGTHS
+    from cofuse.sensor.law import WAVELENGTHS
 
     levels, errors = law.luminance_and_chroma
     names = ("luminance", "chroma") if len(levels) == 2 else ("sigma",)

@@ -76,7 +76,7 @@ def serve(
 
 
 def _size(text: str, option: str) -> int:
-    from cofuse.memory import parse_size
+    from cofuse.images.memory import parse_size
 
     try:
         return parse_size(text)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cofuse.cli.console import Flag, Output, Whole, empty_folder
-from cofuse.simulation import Simulation, sample_picture, simulate_stack
+from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
 
 if TYPE_CHECKING:
     from cofuse.files.transaction import Transaction

@@ -83,9 +83,9 @@ def train(
     import torch
 
     from cofuse import __version__
-    from cofuse.devices import DEVICES, resolve_device
     from cofuse.learning.training import PARTS, CourseSettings
     from cofuse.learning.training import train as trained
+    from cofuse.model.devices import DEVICES, resolve_device
     from cofuse.model.network import Networks
     from cofuse.model.runtime import model_folder
     from cofuse.model.saving import read_networks, write_networks

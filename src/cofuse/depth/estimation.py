@@ -14,8 +14,8 @@ from cofuse.depth.filling import enlarge, enlarge_along, fill, spread
 from cofuse.depth.maps import Depth
 from cofuse.errors import CofuseError
 from cofuse.images import Pixels, Stack, luminance_weights
-from cofuse.noise import noise_level
 from cofuse.progress import Progress, ProgressCallback, silent
+from cofuse.sensor import noise_level
 
 __all__ = ["estimate_depth", "small_depth"]
 
@@ -97,7 +97,7 @@ def estimate_depth(
     size = shape[0], shape[1]
     position = depth.position
     if scale > 1 and picture is not None:
-        from cofuse.kernels.pictures import luminance_means
+        from cofuse.depth.means import luminance_means
 
         position = enlarge_along(position, luminance_means(picture, luminance_weights(stack)))
     return Depth(
@@ -182,7 +182,7 @@ def _median_around(plane: Levels, step: int) -> Levels:
 
 def _prepare(stack: Stack, frame: Pixels, scale: int) -> tuple[Levels, float]:
     """Turn a frame into a smaller luminance of a set mean, and measure its noise."""
-    from cofuse.kernels.pictures import luminance_means
+    from cofuse.depth.means import luminance_means
 
     picture = luminance_means(frame, luminance_weights(stack), scale)
     variance = noise_level(picture) ** 2

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
-from cofuse.white import white_of_type
+from cofuse.images.white import white_of_type
 
 __all__ = ["BitDepth", "convert_depth", "dtype_at"]
 

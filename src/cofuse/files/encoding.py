@@ -17,7 +17,7 @@ from cofuse.files.exif import EXIF_IFD, GPS_IFD, SOFTWARE, Field, read_directory
 from cofuse.files.exif_layout import pack_directory, serialise
 from cofuse.files.metadata import Outgoing
 from cofuse.files.ome import ome_description
-from cofuse.threads import processors
+from cofuse.images.threads import processors
 
 __all__ = ["FORMATS", "Content", "Format", "suffix_of"]
 

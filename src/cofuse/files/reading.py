@@ -24,7 +24,7 @@ from cofuse.files.sources import picture_files
 from cofuse.files.tiff import inspect_tiff
 from cofuse.files.web_formats import inspect_bmp, inspect_png, inspect_webp
 from cofuse.images import Stack
-from cofuse.white import white_of_type
+from cofuse.images.white import white_of_type
 
 __all__ = [
     "IN_MEMORY_BYTES",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.files.decoding import DTYPES, Picture, check_packing, check_size, orient
-from cofuse.white import white_of_type
+from cofuse.images.white import white_of_type
 
 __all__ = ["inspect_tiff"]
 

@@ -6,11 +6,11 @@ import math
 
 from cofuse.arguments import check, check_number
 from cofuse.errors import CofuseError
+from cofuse.images.memory import parse_size
 from cofuse.jobs.frames import range_parts
 from cofuse.jobs.options import Request
 from cofuse.jobs.settings import check_settings, chosen_settings, read_noise
 from cofuse.jobs.slabs import check_slab_size
-from cofuse.memory import parse_size
 
 __all__ = ["check_options"]
 

@@ -15,11 +15,11 @@ from cofuse.errors import CofuseError
 from cofuse.files import Metadata, picture_files, read_alphas, read_metadata, read_stack
 from cofuse.files.formats import format_of
 from cofuse.files.tiff import inspect_tiff
-from cofuse.hot_pixels import find_hot_pixels, without_hot_pixels
 from cofuse.images import Pixels, Stack
+from cofuse.images.white import white_of_type
 from cofuse.jobs.options import Reading
 from cofuse.progress import ProgressCallback
-from cofuse.white import white_of_type
+from cofuse.sensor.hot_pixels import find_hot_pixels, without_hot_pixels
 
 __all__ = [
     "Frames",

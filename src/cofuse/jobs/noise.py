@@ -16,8 +16,8 @@ from cofuse.jobs.options import Aligning, Reading, Request
 from cofuse.jobs.outputs import check_distinct
 from cofuse.jobs.placing import given_alignment, put_in_place, reference_index
 from cofuse.jobs.shortage import shortage_told
-from cofuse.noise import NoiseLaw, estimate_noise
 from cofuse.progress import ProgressCallback, silent
+from cofuse.sensor import NoiseLaw, estimate_noise
 
 __all__ = ["NoiseFound", "NoiseJob"]
 
@@ -83,7 +83,7 @@ class NoiseJob:
                 with written_whole(transaction.place(self.output), overwrite=False) as file:
                     file.write(law.to_json().encode())
             if self.plot is not None:
-                from cofuse.noise.plot import plot_noise
+                from cofuse.sensor.plot import plot_noise
 
                 write_image(transaction.place(self.plot), plot_noise(law))
             self.frames.check_unchanged()

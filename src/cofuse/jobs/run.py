@@ -20,7 +20,9 @@ from cofuse.files import Metadata, fusion_report, write_json
 from cofuse.files.transaction import Transaction, clear_leftovers
 from cofuse.files.writing import check_output
 from cofuse.fusion import fuse
+from cofuse.fusion.planning import Work, estimate_seconds, least_memory, plan_fusion
 from cofuse.images import Fusion, Pixels, Stack
+from cofuse.images.memory import format_size, parse_size, used_memory
 from cofuse.jobs.aligned_frames import check_folder, write_aligned
 from cofuse.jobs.checking import check_options
 from cofuse.jobs.frames import (
@@ -54,13 +56,11 @@ from cofuse.jobs.placing import (
 from cofuse.jobs.settings import check_size, chosen_settings, given_noise
 from cofuse.jobs.shortage import shortage_told
 from cofuse.jobs.slabs import check_slabs, fuse_slabs
-from cofuse.memory import format_size, parse_size, used_memory
-from cofuse.planning import Work, estimate_seconds, least_memory, plan_fusion
 from cofuse.progress import Preview, ProgressCallback, silent
 
 if TYPE_CHECKING:
     from cofuse.depth import Depth
-    from cofuse.noise import NoiseLaw
+    from cofuse.sensor import NoiseLaw
 
 __all__ = ["Job", "Outcome", "Plan"]
 

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from cofuse.arguments import MOST_SIGMA, check_number, check_sigma
-from cofuse.devices import resolve_device
 from cofuse.errors import CofuseError
+from cofuse.fusion.presets import FusionSettings, resolve_preset
 from cofuse.jobs.options import Fusing
 from cofuse.jobs.saved import read_saved
+from cofuse.model.devices import resolve_device
 from cofuse.model.runtime import model_folder
-from cofuse.noise import NoiseLaw
 from cofuse.operators import load_operator
-from cofuse.patches import patch_positions
-from cofuse.settings import FusionSettings, resolve_preset
+from cofuse.operators.patches import patch_positions
+from cofuse.sensor import NoiseLaw
 
 __all__ = ["check_settings", "check_size", "chosen_settings", "given_noise", "read_noise"]
 

@@ -18,8 +18,8 @@ from cofuse.images import Fusion, Stack
 from cofuse.jobs.frames import take
 from cofuse.jobs.options import Writing
 from cofuse.jobs.outputs import check_distinct, write_picture
-from cofuse.noise import NoiseLaw
 from cofuse.progress import Progress, ProgressCallback
+from cofuse.sensor import NoiseLaw
 
 if TYPE_CHECKING:
     from cofuse.jobs.run import Job

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.arguments import check, check_callback, check_number
-from cofuse.cosparse import CosparseCode, cosparse_code
 from cofuse.errors import CofuseError
 from cofuse.operators import AnalysisOperator, coherence
+from cofuse.operators.cosparse import CosparseCode, cosparse_code
 from cofuse.progress import Progress, ProgressCallback, SolverTrace, silent
 
 __all__ = ["LearnedOperator", "LearningSettings", "learn_operator"]
@@ -141,7 +141,7 @@ def add_noise(patches: Array, length: float, rng: np.random.Generator) -> Array:
 def select(coefficients: Array, rows: Array, rank: int) -> NDArray[np.bool_]:
     """Choose the co-supports: for every patch its smallest coefficients up to ``rank``."""
     # Imported here: Numba's start-up is a cost only learners should pay.
-    from cofuse.kernels.cpu import select_cosupport
+    from cofuse.operators.cpu import select_cosupport
 
     return select_cosupport(coefficients, rows @ rows.T, rank)
 

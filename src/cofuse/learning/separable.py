@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.cosparse import CosparseCode, cosparse_code
 from cofuse.errors import CofuseError
 from cofuse.learning.alternating import (
     Course,
@@ -30,6 +29,7 @@ from cofuse.learning.alternating import (
     select,
 )
 from cofuse.operators import AnalysisOperator
+from cofuse.operators.cosparse import CosparseCode, cosparse_code
 from cofuse.progress import ProgressCallback, silent
 
 __all__ = ["learn_separable_operator"]

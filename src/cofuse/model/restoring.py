@@ -17,10 +17,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.mixing import octaves_in_bands, white_in_bands
+from cofuse.images.tiles import padded
 from cofuse.model.runtime import Networks
-from cofuse.model.tiles import padded
-from cofuse.noise import NoiseLaw
+from cofuse.model.telling import octaves_in_bands, white_in_bands
+from cofuse.sensor import NoiseLaw
 
 __all__ = ["HALO", "SIDE", "NoiseLeft", "halved", "restore", "working_bytes"]
 

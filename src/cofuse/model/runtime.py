@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.devices import TORCH_ON_CPU
 from cofuse.errors import CofuseError
-from cofuse.threads import processors
+from cofuse.images.threads import processors
+from cofuse.model.devices import TORCH_ON_CPU
 
 __all__ = ["MODELS", "NAMES", "Networks", "load_networks", "model_folder"]
 

@@ -1,15 +1,18 @@
-"""A law of noise in the networks' terms."""
+"""A law of noise in the networks' terms: octaves in the bands that frames are mixed in."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cofuse.mixing import octaves_in_bands
-from cofuse.noise import NoiseLaw
+from cofuse.images.bands import WINDOWS
+from cofuse.sensor import NoiseLaw
+from cofuse.sensor.law import BANDS
 
-__all__ = ["FrameTold", "frames_told"]
+__all__ = ["FrameTold", "frames_told", "octaves_in_bands", "white_in_bands"]
 
 
 @dataclass(frozen=True)
@@ -35,3 +38,40 @@ def frames_told(law: NoiseLaw) -> list[FrameTold]:
     variance = float(law.model.sigma_at(127.5)) ** 2
     floor = law.model.floor**2 / variance if variance > 0 else 1.0
     return [FrameTold(float(own[0]), float(own[2]), floor) for own in bands]
+
+
+@cache
+def octaves_in_bands() -> NDArray[np.float64]:
+    """Part of a band's noise that comes from each octave of a `NoiseLaw`, if the noise is white.
+
+    Shape (`MIXED_BANDS`, `BANDS`), rows that add up to 1.
+    """
+    power = _power()
+    return np.asarray(power / power.sum(axis=1, keepdims=True))
+
+
+@cache
+def white_in_bands() -> NDArray[np.float64]:
+    """Part of all that bands show of white noise that is in each, adding up to 1."""
+    power = _power().sum(axis=1)
+    return np.asarray(power / power.sum())
+
+
+@cache
+def _power() -> NDArray[np.float64]:
+    """Power that bands pass of every octave, (`MIXED_BANDS`, `BANDS`)."""
+    size = 512
+    frequency = np.fft.fftfreq(size)
+    below = np.ones((size, size))
+    passed = []
+    for side in WINDOWS:
+        offset = np.arange(side) - side // 2
+        box = np.cos(2 * np.pi * np.outer(offset, frequency)).mean(axis=0) ** 2
+        smooth = below * np.outer(box, box)
+        passed.append((below - smooth) ** 2)
+        below = smooth
+    passed.append(below**2)
+    highest = np.maximum(*np.abs(np.meshgrid(frequency, frequency)))
+    # 0.5 down to above 0.25 is the finest; the coarsest stands for all below it.
+    octave = np.minimum(np.floor(-np.log2(np.maximum(2 * highest, 1e-9))).astype(int), BANDS - 1)
+    return np.array([[band[octave == b].sum() for b in range(BANDS)] for band in passed])

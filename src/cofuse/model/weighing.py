@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.mixing import MIXED_BANDS, REACH, blurred
+from cofuse.images.bands import MIXED_BANDS, REACH, blurred
+from cofuse.images.tiles import GREY, MULTIPLE, Tile, padded
 from cofuse.model.runtime import Networks
 from cofuse.model.telling import FrameTold
-from cofuse.model.tiles import GREY, MULTIPLE, Tile, padded
 
 __all__ = ["HALO", "LEAST_SHARE", "Glance", "glance", "tile_side", "weigh", "working_bytes"]
 

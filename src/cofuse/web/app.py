@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 
 from cofuse import __version__
 from cofuse.errors import CofuseError
-from cofuse.settings import PRESETS
+from cofuse.fusion.presets import PRESETS
 from cofuse.web import routes_jobs, routes_stacks, routes_viewer
 from cofuse.web.limits import Config
 from cofuse.web.page_files import PageFiles

@@ -15,7 +15,7 @@ from cofuse.files.decoding import Picture
 from cofuse.files.formats import RAW_SUFFIXES, format_of
 from cofuse.files.reading import inspect_file, stated_white
 from cofuse.images import Stack as Pictures
-from cofuse.memory import available_memory
+from cofuse.images.memory import available_memory
 from cofuse.web.naming import clean_name, natural_key
 from cofuse.web.previewing import small_jpeg
 from cofuse.web.schemas import FrameRecord, Refused, StackRecord
@@ -190,7 +190,7 @@ def problem_of(stack: StackRecord) -> str | None:
 
 def add_sample(store: Store) -> StackRecord:
     """Make a stack of the demo's frames."""
-    from cofuse.simulation import demo_simulation
+    from cofuse.evaluation.simulation import demo_simulation
 
     stack = store.new_stack("Sample", sample=True)
     folder = store.stack_folder(stack.id) / "frames"

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
+from cofuse.fusion.choice import window_activity
+from cofuse.fusion.presets import PRESETS
 from cofuse.images import Stack, luminance
 from cofuse.operators import AnalysisOperator, load_operator
-from cofuse.selection import window_activity
-from cofuse.settings import PRESETS
 from cofuse.web.pyramid import Sliceable
 
 __all__ = ["FILTERS_SHOWN", "Firing", "PixelFacts", "operator_pictures", "pixel_facts"]

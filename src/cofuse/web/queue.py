@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from cofuse.errors import CofuseError
+from cofuse.images.memory import available_memory, parse_size
 from cofuse.jobs.settings import check_settings, chosen_settings
-from cofuse.memory import available_memory, parse_size
 from cofuse.web.asking import fusing_request
 from cofuse.web.commands import command_line
 from cofuse.web.limits import Config

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import FileResponse, JSONResponse
 
-from cofuse.settings import PRESETS
+from cofuse.fusion.presets import PRESETS
 from cofuse.web.naming import file_name
 from cofuse.web.pixel_facts import operator_pictures
 from cofuse.web.schemas import AnyJSON, Job, JobRecord, Pending, PictureInfo, Strokes

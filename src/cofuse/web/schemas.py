@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from cofuse.retouching.strokes import FARTHEST, LARGEST_RADIUS, MOST_POINTS
+from cofuse.web.retouching.strokes import FARTHEST, LARGEST_RADIUS, MOST_POINTS
 
 __all__ = [
     "AnyJSON",

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from cofuse.devices import DEVICES, resolve_device
 from cofuse.errors import CofuseError
+from cofuse.model.devices import DEVICES, resolve_device
 from cofuse.web.events import Watchers
 from cofuse.web.frames import add_sample
 from cofuse.web.limits import Config

@@ -21,8 +21,8 @@ from cofuse.images import Pixels, Stack
 from cofuse.jobs import Reading, Request
 from cofuse.jobs.frames import mend_hot_pixels, read_frames
 from cofuse.jobs.run import Job, Outcome
-from cofuse.noise import NoiseLaw, estimate_noise
 from cofuse.progress import Progress, ProgressCallback
+from cofuse.sensor import NoiseLaw, estimate_noise
 from cofuse.web.asking import fusing_request
 from cofuse.web.kept_metadata import save_metadata
 from cofuse.web.naming import with_own_names
@@ -208,7 +208,7 @@ def noise(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
 def metrics(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """Score a result against its frames; of a large picture, its middle."""
-    from cofuse.metrics.scoring import choose_metrics, score
+    from cofuse.evaluation.metrics.scoring import choose_metrics, score
 
     folder, white = Path(arguments["folder"]), arguments["white"]
     result = np.load(folder / "result.npy", mmap_mode="r")
@@ -239,8 +239,8 @@ def _middle(size: int) -> slice:
 
 def retouch(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """Paint strokes into a picture; what was painted before need not be painted again."""
-    from cofuse.retouching import Stroke, restored_frames
-    from cofuse.retouching import retouch as paint
+    from cofuse.web.retouching import Stroke, restored_frames
+    from cofuse.web.retouching import retouch as paint
 
     folder = Path(arguments["folder"])
     strokes = [Stroke(**stroke) for stroke in arguments["strokes"]]

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from cofuse.images.bands import MIXED_BANDS
 from cofuse.learning.training.told import band_noise, octave_levels, split
 from cofuse.learning.world import World
 from cofuse.learning.world.noise import grain
-from cofuse.mixing import MIXED_BANDS
 from cofuse.model.network import Networks
 
 __all__ = [

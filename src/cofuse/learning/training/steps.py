@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from cofuse.images.bands import MIXED_BANDS
+from cofuse.images.tiles import GREY, MULTIPLE
 from cofuse.learning.training.told import mixed, noise_levels, split, told_numbers
 from cofuse.learning.world import Scenes, World
-from cofuse.mixing import MIXED_BANDS
 from cofuse.model.network import Networks, amplitude, fine_detail
-from cofuse.model.tiles import GREY, MULTIPLE
 from cofuse.model.weighing import LEAST_SHARE
 
 __all__ = [

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from cofuse.images.bands import WINDOWS
 from cofuse.learning.world.chance import Chance
-from cofuse.mixing import WINDOWS, octaves_in_bands
-from cofuse.noise.law import BANDS
+from cofuse.model.telling import octaves_in_bands
+from cofuse.sensor.law import BANDS
 
 __all__ = ["band_noise", "mixed", "noise_levels", "octave_levels", "split", "told_numbers"]
 
@@ -54,7 +55,7 @@ def told_numbers(levels: Tensor, floor: Tensor) -> Tensor:
 
 
 def split(pictures: Tensor) -> list[Tensor]:
-    """Split pictures (N, C, H, W) as `cofuse.mixing.split` does."""
+    """Split pictures (N, C, H, W) as `cofuse.images.bands.split` does."""
     bands = []
     for side in WINDOWS:
         reach, smooth = side // 2, pictures

@@ -1,0 +1,176 @@
+"""`fuse`: from a stack to one sharp, clean picture.
+
+The noise level σ is always in 8-bit grey levels (0-255 scale), whatever the depth of the frames.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from numpy.typing import ArrayLike
+
+from cofuse.arguments import MOST_SIGMA, check, check_callback, check_number, check_sigma
+from cofuse.errors import CofuseError
+from cofuse.fusion.planning import Work, plan_fusion
+from cofuse.fusion.presets import PRESETS, FusionSettings, resolve_preset
+from cofuse.images import Fusion, Stack
+from cofuse.images.memory import used_memory
+from cofuse.model.devices import DEVICES, resolve_device
+from cofuse.operators import AnalysisOperator, load_operator
+from cofuse.operators.patches import patch_positions
+from cofuse.progress import Preview, ProgressCallback, silent
+from cofuse.sensor.law import NoiseLaw
+
+__all__ = ["PRESETS", "FusionSettings", "fuse"]
+
+#: Bytes that the compiled kernels and what they need take when they are loaded.
+_KERNELS = 150_000_000
+
+
+def fuse(
+    frames: Stack | Sequence[ArrayLike],
+    *,
+    sigma: float | None = None,
+    noise: NoiseLaw | None = None,
+    denoise: float = 1.0,
+    preset: str | FusionSettings = "auto",
+    align: bool = False,
+    operator: AnalysisOperator | str | Path | None = None,
+    white: float | None = None,
+    max_memory: int | None = None,
+    device: str = "auto",
+    progress: ProgressCallback = silent,
+    preview: Preview | None = None,
+) -> Fusion:
+    """Fuse frames focused at different distances into one sharp picture, and remove their noise.
+
+    Parameters
+    ----------
+    frames
+        A `Stack`, or a sequence of arrays of one shape, (H, W) or (H, W, 3), and one dtype:
+        uint8, uint16, float32 or float64. They are never written to. A single frame is restored,
+        with a warning.
+    sigma
+        Standard deviation of the noise in 8-bit grey levels (0-255 scale) whatever the depth, up
+        to 128; 0 for clean frames, None to estimate it and how it differs between frames, colours
+        and frequencies and grows with brightness.
+    noise
+        All of that instead of ``sigma``, as `estimate_noise` finds it in these frames or in others
+        of the same camera and sensitivity.
+    denoise
+        How much of the noise to take out: 1 all of it, 0 nothing, numbers between blend the two.
+    preset
+        ``"auto"``, ``"fast"``, ``"paper"``, or settings of your own.
+    align
+        Whether to bring the frames into place and to one brightness first (`align_stack`), and to
+        cut off what not all of them cover; the result is then smaller than the frames, unless they
+        lay right already.
+    operator
+        An operator (or its name or file) to use in place of that of ``fast`` or ``paper``; the
+        model of ``auto`` has filters of its own.
+    white
+        The value of white when ``frames`` are arrays; see `Stack`.
+    max_memory
+        Most bytes of memory that this process should have; what does not fit goes to temporary
+        files, and the result is the same to the last bit. Default: at most 60 % of what is free.
+        ``auto`` keeps to it closely. ``fast`` and ``paper`` hold whole pictures in floats; of
+        theirs only the frames can go to files.
+    device
+        ``"cuda"`` or ``"mps"`` to run the model of the preset ``auto`` there (needs the extra
+        ``gpu``), ``"cpu"``, or ``"auto"`` for CUDA if there is any and it is worth its while.
+    progress
+        Called with a `Progress` now and then; may raise to cancel.
+    preview
+        Called with rows, columns and pixels of every part of the picture that is ready, with the
+        preset ``auto``; where there is noise, before and after it is taken out.
+
+    Returns
+    -------
+    Fusion
+        Its ``image`` has the dtype and range of the frames, and their shape unless they were cut.
+    """
+    stack = Stack.of(frames, white=white)
+    settings = resolve_preset(preset)
+    check_number("denoise", denoise, 0, 1)
+    law = _given_noise(stack, sigma, noise)
+    if max_memory is not None:
+        check_number("max_memory", max_memory, 1, unit="bytes")
+    check("device", device, f"one of {', '.join(DEVICES)}", lambda given: isinstance(given, str))
+    check("align", align, "True or False", lambda given: given in (True, False))
+    check_callback("progress", progress)
+    if preview is not None:
+        check_callback("preview", preview)
+    if len(stack) == 1:
+        warnings.warn("one frame only: there is nothing to fuse, it is restored", stacklevel=2)
+    if settings.method == "mixed" and operator is not None:
+        raise CofuseError(
+            "an operator was given, but the trained model has filters of its own; use operators "
+            "with the preset fast or paper"
+        )
+    if settings.method == "mixed":
+        place = resolve_device(device, pixels=len(stack) * stack.height * stack.width)
+    elif device in ("auto", "cpu"):
+        place = "cpu"
+    else:
+        raise CofuseError(
+            f"device {device} was asked for, but only the preset auto runs on devices; use it, or "
+            "`device='cpu'`"
+        )
+    if align:
+        from cofuse.alignment import align_stack, aligned
+
+        stack = aligned(stack, align_stack(stack, progress=progress))
+    work = Work(
+        stack.shape,
+        stack.dtype,
+        len(stack),
+        settings.method,
+        in_memory=stack.in_memory,
+        restores=(law is None or law.overall > 0) and denoise > 0,
+    )
+    plan = plan_fusion(work, max_memory=max_memory, used=_used_memory(), begun=stack.at_hand)
+    if settings.method != "mixed":
+        if not isinstance(operator, AnalysisOperator):
+            operator = load_operator(settings.operator if operator is None else operator)
+        patch_positions(stack.shape, operator.patch_size, 1)  # refuses a picture below patch size
+    # Frames are looked at several times: each is decoded and brought into place once.
+    with stack.kept(len(stack) * stack.frame_bytes if plan.keep_frames else 0) as kept:
+        if settings.method == "mixed":
+            from cofuse.fusion.auto import MixedRun
+
+            mixed = MixedRun(kept, settings, progress, plan, device=place, preview=preview)
+            return mixed.fuse(law, denoise)
+        assert isinstance(operator, AnalysisOperator)
+        if settings.method == "shrinkage":
+            from cofuse.fusion.fast import ShrinkageRun
+
+            run = ShrinkageRun(kept, settings, progress, plan, operator=operator)
+            return run.fuse(law, denoise)
+        from cofuse.fusion.paper import LetterRun
+
+        return LetterRun(kept, settings, progress, plan, operator=operator).fuse(law, denoise)
+
+
+def _given_noise(stack: Stack, sigma: float | None, noise: NoiseLaw | None) -> NoiseLaw | None:
+    """Describe the noise of these frames as it was given; None where it is to be estimated."""
+    if noise is None:
+        if sigma is None:
+            return None
+        check_sigma(sigma)
+        return NoiseLaw.white(sigma, frames=len(stack), colour=stack.is_colour)
+    check("noise", noise, "a NoiseLaw", lambda given: isinstance(given, NoiseLaw))
+    if sigma is not None:
+        raise CofuseError(
+            "`sigma` and `noise` were both given; expected one of them: a noise law has its level"
+        )
+    law = noise.for_stack(len(stack), colour=stack.is_colour)
+    check_number("noise", law.overall, 0, MOST_SIGMA, unit="8-bit grey levels")
+    return law
+
+
+def _used_memory() -> int:
+    """Memory that the process has, and what libraries and compiled kernels will add to it."""
+    return used_memory() + (0 if "numba" in sys.modules else _KERNELS)

@@ -1,0 +1,28 @@
+"""The nouns: `Stack`, the frames that go in, and `Fusion`, the picture that comes out.
+
+Beside them what all that work on pictures need: colour planes, bands, tiles with a halo, threads,
+and a place for data that do not fit into memory.
+"""
+
+from cofuse.images.colour import (
+    LUMINANCE_WEIGHTS,
+    Levels,
+    from_opponent,
+    luminance,
+    to_opponent,
+)
+from cofuse.images.result import Fusion
+from cofuse.images.stack import PartReader, Pixels, Stack, luminance_weights
+
+__all__ = [
+    "LUMINANCE_WEIGHTS",
+    "Fusion",
+    "Levels",
+    "PartReader",
+    "Pixels",
+    "Stack",
+    "from_opponent",
+    "luminance",
+    "luminance_weights",
+    "to_opponent",
+]

@@ -1,0 +1,226 @@
+r"""Cosparse coding of patches: the local estimate, and the inner step of learning.
+
+For every patch y (a column) the minimiser over x of
+
+.. math:: \tfrac12 \|x - y\|^2 + \lambda \|\Omega x\|_1
+
+or, with ``radius``, of ``½‖x − y‖²`` subject to ``‖Ωx‖₁ ≤ radius``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cofuse.errors import CofuseError
+from cofuse.operators import AnalysisOperator
+from cofuse.operators.prox import project_l1_ball, soft_threshold
+from cofuse.progress import Progress, ProgressCallback, SolverTrace, silent
+
+__all__ = ["CosparseCode", "cosparse_code", "duality_gap", "estimate_patches"]
+
+Array = NDArray[Any]
+
+#: Iterations between looks at the residuals.
+_LOOK_EVERY = 5
+
+#: Patches coded together: enough to keep the matrix products efficient, few enough for the cache.
+_BATCH = 16_384
+
+#: Relative residuals of the local estimate; on noisy patches (σ = 15) the result is then within
+#: 0.02 grey levels RMS of the minimiser with the exact x-step, and 0.07 with the surrogate.
+_ESTIMATE_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class CosparseCode:
+    """Patches x, coefficients v ≈ Ωx (with exact zeros), and the dual u of the split v = Ωx."""
+
+    patches: Array
+    coefficients: Array
+    dual: Array
+    trace: SolverTrace
+
+
+def cosparse_code(
+    patches: Array,
+    operator: AnalysisOperator,
+    *,
+    weight: ArrayLike | None = None,
+    radius: ArrayLike | None = None,
+    x_step: Literal["exact", "surrogate"] = "exact",
+    surrogate_steps: int = 1,
+    penalty: float = 2.0,
+    tolerance: float = 1e-4,
+    max_iterations: int = 1000,
+    start: CosparseCode | None = None,
+    progress: ProgressCallback = silent,
+) -> CosparseCode:
+    r"""Denoise patches by ADMM on the split v = Ωx with scaled multiplier d and penalty μ.
+
+    .. math::
+
+        x &\leftarrow \arg\min \tfrac12\|x - y\|^2 + \tfrac{\mu}{2}\|\Omega x - v - d\|^2 \\
+        v &\leftarrow \mathrm{soft}(\Omega x - d, \lambda/\mu) \\
+        d &\leftarrow d - (\Omega x - v)
+
+    Every column stops by itself, so a patch's result does not depend on its company.
+
+    Parameters
+    ----------
+    patches
+        The noisy patches y in columns, shape (m, N); float32 or float64.
+    operator
+        Ω.
+    weight
+        λ, one for all or one a column. Exactly one of ``weight`` and ``radius`` is given.
+    radius
+        ε of the constraint ‖Ωx‖₁ ≤ ε, one for all or one a column; the v-step is then the
+        projection on that ball.
+    x_step
+        ``"exact"`` solves the quadratic with one m × m matrix shared by all patches;
+        ``"surrogate"`` takes gradient steps of length 1/L (the letter's FOS).
+    surrogate_steps
+        How many such steps an iteration; one suffices for convergence.
+    penalty
+        μ.
+    tolerance
+        A column stops when its primal and dual residuals are below ``tolerance`` relative to
+        the sizes of what they compare.
+    max_iterations
+        Limit of iterations; the trace says whether it was reached.
+    start
+        An earlier result for the same patches, to go on from.
+    progress
+        Told how many patches are done.
+    """
+    if (weight is None) == (radius is None):
+        raise CofuseError("cosparse coding takes either a weight or a radius, not both or none")
+    if max_iterations < 1:
+        raise CofuseError(f"max_iterations is {max_iterations}; expected 1 or more")
+    rows = operator.rows.astype(patches.dtype)
+    total = patches.shape[1]
+    limit = np.asarray(weight if radius is None else radius, dtype=patches.dtype)
+    limit = np.broadcast_to(limit, (total,))
+    mu = patches.dtype.type(penalty)
+    normal = np.eye(patches.shape[0], dtype=patches.dtype) + mu * (rows.T @ rows)
+    inverse = np.linalg.inv(normal)
+    step = patches.dtype.type(1.0 / np.linalg.eigvalsh(normal.astype(np.float64))[-1])
+
+    x = patches.copy() if start is None else start.patches.copy()
+    v = rows @ x if start is None else start.coefficients.copy()
+    d = np.zeros_like(v) if start is None else -start.dual / mu
+    done_x, done_v, done_d = np.empty_like(x), np.empty_like(v), np.empty_like(d)
+    active = np.arange(total)
+    y = patches
+    history: dict[str, list[float]] = {"primal": [], "dual": [], "active": []}
+    iteration = 0
+    while active.size and iteration < max_iterations:
+        iteration += 1
+        target = y + mu * (rows.T @ (v + d))
+        if x_step == "exact":
+            x = inverse @ target
+        else:
+            for _ in range(surrogate_steps):
+                x = x - step * (normal @ x - target)
+        omega_x = rows @ x
+        last_v = v
+        if radius is None:
+            v = soft_threshold(omega_x - d, limit / mu)
+        else:
+            v = project_l1_ball(omega_x - d, limit)
+        primal = omega_x - v
+        d = d - primal
+        if iteration % _LOOK_EVERY and iteration != max_iterations:
+            continue
+        # Relative to Ωy, not Ωx alone: where the solution has Ωx = 0 that would never be small.
+        primal_size = _norm(primal) / np.maximum(_norm(omega_x), _norm(rows @ y)).clip(_tiny(x))
+        dual_change = mu * (rows.T @ (v - last_v))
+        dual_size = _norm(dual_change) / np.maximum(_norm(mu * (rows.T @ d)), _norm(y)).clip(
+            _tiny(x)
+        )
+        history["primal"].append(float(primal_size.max()))
+        history["dual"].append(float(dual_size.max()))
+        history["active"].append(float(active.size))
+        finished = (primal_size <= tolerance) & (dual_size <= tolerance)
+        if finished.any() or iteration == max_iterations:
+            done_x[:, active], done_v[:, active], done_d[:, active] = x, v, d
+            keep = ~finished
+            active, limit = active[keep], limit[keep]
+            x, v, d, y = x[:, keep], v[:, keep], d[:, keep], y[:, keep]
+            progress(Progress("cosparse coding", total - active.size, total))
+    if active.size:
+        reason = f"{active.size} of {total} patches were not converged at the iteration limit"
+    else:
+        reason = f"primal and dual residuals of every patch are below {tolerance:g}"
+    trace = SolverTrace(
+        f"ADMM, {x_step} x-step",
+        iteration,
+        not active.size,
+        reason,
+        {name: tuple(values) for name, values in history.items()},
+    )
+    return CosparseCode(done_x, done_v, -mu * done_d, trace)
+
+
+def estimate_patches(
+    patches: Array,
+    operator: AnalysisOperator,
+    *,
+    weight: float,
+    epsilon: float | None = None,
+    x_step: Literal["exact", "surrogate"] = "exact",
+    max_iterations: int = 1000,
+) -> tuple[Array, SolverTrace]:
+    """Denoise patches as the letter's local estimate, many at a time; the mean is kept.
+
+    With ``epsilon`` the constraint ‖Ωx‖₁ ≤ ε of patches brought to unit length takes the place
+    of the penalty.
+    """
+    result = np.empty_like(patches)
+    traces = []
+    for start in range(0, patches.shape[1], _BATCH):
+        batch = patches[:, start : start + _BATCH]
+        means = batch.mean(axis=0)
+        centred = batch - means
+        code = cosparse_code(
+            centred,
+            operator,
+            weight=weight if epsilon is None else None,
+            radius=None if epsilon is None else epsilon * _norm(centred),
+            x_step=x_step,
+            tolerance=_ESTIMATE_TOLERANCE,
+            max_iterations=max_iterations,
+        )
+        result[:, start : start + _BATCH] = code.patches + means
+        traces.append(code.trace)
+    # The batch that took longest speaks for all.
+    return result, max(traces, key=lambda trace: (not trace.converged, trace.iterations))
+
+
+def duality_gap(
+    patches: Array, code: CosparseCode, operator: AnalysisOperator, weight: float
+) -> Array:
+    r"""Certify optimality of the penalised form: primal value less dual value, a column.
+
+    For any u with |u| ≤ λ the dual value ``½‖y‖² − ½‖y − Ωᵀu‖²`` bounds the minimum from below.
+    """
+    u = np.clip(code.dual, -weight, weight)
+    x = code.patches
+    primal = 0.5 * ((x - patches) ** 2).sum(axis=0)
+    primal = primal + weight * np.abs(operator.apply(x)).sum(axis=0)
+    dual = 0.5 * ((patches) ** 2 - (patches - operator.adjoint(u)) ** 2).sum(axis=0)
+    return np.asarray(primal - dual)
+
+
+def _norm(columns: Array) -> Array:
+    """Length of every column."""
+    return np.asarray(np.sqrt((columns * columns).sum(axis=0)))
+
+
+def _tiny(x: Array) -> float:
+    """Smallest normal number of x's dtype, to divide by instead of zero."""
+    return float(np.finfo(x.dtype).tiny)

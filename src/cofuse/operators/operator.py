@@ -1,0 +1,292 @@
+"""Analysis operators: the matrix Ω whose zeros name the subspace a sharp patch lies in.
+
+Every row of Ω is a small filter of unit length and zero mean. On a patch ``x`` of n × n pixels,
+read row by row into a vector of m = n² numbers, ``Ωx`` are its analysis coefficients. On a
+picture, Ω acts on every patch of a given stride (see `patches` for the border rule).
+
+A *separable* operator is a Kronecker product A ⊗ B: a patch X becomes ``A X Bᵀ``. The first row of
+either factor is constant and the others have zero mean, so all products but the first are
+mean-free; the first is the patch's mean and no row of Ω. Two factors of 8 × 7 make 63 rows.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cofuse.arguments import check_path
+from cofuse.errors import CofuseError
+from cofuse.operators.patches import add_patches, patch_positions, take_patches
+
+__all__ = [
+    "SHIPPED_OPERATORS",
+    "AnalysisOperator",
+    "coherence",
+    "dct_operator",
+    "finite_difference_operator",
+    "load_operator",
+    "operator_bytes",
+    "overcomplete_dct_operator",
+    "read_operator",
+    "write_operator",
+]
+
+Array = NDArray[Any]
+
+#: The operators that come with the package, by name.
+SHIPPED_OPERATORS = ("full-5", "full-6", "full-7", "full-8", "full-9", "separable-7")
+
+_FORMAT = "cofuse-operator"
+_FORMAT_VERSION = 1
+_TOLERANCE = 1e-6
+_LARGEST_SIDE = 32
+
+
+@dataclass(frozen=True, eq=False)
+class AnalysisOperator:
+    """A set of unit-length, mean-free filters for patches of ``patch_size`` × ``patch_size``.
+
+    Attributes
+    ----------
+    rows
+        The matrix Ω, shape (h, m), float64.
+    name
+        What to call it in lists and reports.
+    provenance
+        How it came about: training set, seed, settings, version.
+    factors
+        A and B of a separable operator, each of shape (h₁, n); None for a full one.
+    """
+
+    rows: NDArray[np.float64]
+    name: str = "unnamed"
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    factors: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+
+    def __post_init__(self) -> None:
+        _check_rows(self.rows, self.name)
+        rows = np.array(self.rows, np.float64)
+        rows.setflags(write=False)
+        object.__setattr__(self, "rows", rows)
+
+    @classmethod
+    def from_factors(
+        cls, left: Array, right: Array, *, name: str, provenance: Mapping[str, Any] | None = None
+    ) -> AnalysisOperator:
+        """Build the separable operator A ⊗ B less the product of the two constant rows."""
+        left, right = np.array(left, np.float64), np.array(right, np.float64)
+        for factor in (left, right):
+            _check_factor(factor, name)
+            factor.setflags(write=False)
+        if left.shape[1] != right.shape[1]:
+            raise CofuseError(f"operator {name}: factors for patches of unequal sides")
+        rows: NDArray[np.float64] = np.asarray(np.kron(left, right)[1:], np.float64)
+        return cls(rows, name, dict(provenance or {}), (left, right))
+
+    @property
+    def patch_size(self) -> int:
+        """Side n of the patches, in pixels."""
+        side: int = round(self.rows.shape[1] ** 0.5)
+        return side
+
+    @property
+    def is_separable(self) -> bool:
+        """Whether Ω is a Kronecker product of two small factors."""
+        return self.factors is not None
+
+    @property
+    def filters(self) -> NDArray[np.float64]:
+        """The rows as pictures, shape (h, n, n)."""
+        return self.rows.reshape(-1, self.patch_size, self.patch_size)
+
+    def apply(self, patches: Array) -> Array:
+        """Ωx for patches in the columns of ``patches``, (m, N) → (h, N)."""
+        return self.rows.astype(patches.dtype) @ patches
+
+    def adjoint(self, coefficients: Array) -> Array:
+        """Ωᵀu for coefficients in columns, (h, N) → (m, N)."""
+        return self.rows.T.astype(coefficients.dtype) @ coefficients
+
+    def apply_image(self, image: Array, *, stride: int = 1) -> Array:
+        """Coefficients of every patch of a grey picture, (H, W) → (h, patch rows, columns)."""
+        positions = patch_positions(image.shape, self.patch_size, stride)
+        coefficients = self.apply(take_patches(image, self.patch_size, positions))
+        return coefficients.reshape(-1, *map(len, positions))
+
+    def adjoint_image(
+        self, coefficients: Array, shape: tuple[int, int], *, stride: int = 1
+    ) -> Array:
+        """The adjoint of `apply_image`: every coefficient adds its filter where it was taken."""
+        positions = patch_positions(shape, self.patch_size, stride)
+        patches = self.adjoint(coefficients.reshape(len(coefficients), -1))
+        return add_patches(patches, shape, positions)
+
+    def squared_norm(self) -> float:
+        """Bound ‖Ω_F‖² of the operator on every patch of a picture, by its filters' spectra.
+
+        Filtering a picture with all h filters has as squared norm the maximum over frequencies of
+        Σ_j |ω̂_j|²; leaving patches out (a border, a stride) can only lower it. That sum is a
+        trigonometric polynomial of degree n − 1 in both frequencies: between N samples a side it
+        exceeds the largest sample by at most 1 / cos²(π (n − 1) / N).
+        """
+        samples = 32 * self.patch_size
+        spectrum = np.fft.rfft2(self.filters, s=(samples, samples))
+        largest = (np.abs(spectrum) ** 2).sum(axis=0).max()
+        return float(largest / np.cos(np.pi * (self.patch_size - 1) / samples) ** 2)
+
+
+def coherence(rows: Array) -> float:
+    """Largest |cos| between two different rows."""
+    gram = np.abs(rows @ rows.T)
+    np.fill_diagonal(gram, 0.0)
+    return float(gram.max())
+
+
+def dct_operator(patch_size: int = 7) -> AnalysisOperator:
+    """Build the orthonormal two-dimensional DCT without its constant, n² − 1 rows."""
+    basis = _cosines(patch_size, patch_size)
+    return AnalysisOperator.from_factors(basis, basis, name=f"dct-{patch_size}")
+
+
+def overcomplete_dct_operator(patch_size: int = 7) -> AnalysisOperator:
+    """Build a separable DCT of n + 1 frequencies a side, (n + 1)² − 1 rows."""
+    basis = _cosines(patch_size + 1, patch_size)
+    return AnalysisOperator.from_factors(basis, basis, name=f"overcomplete-dct-{patch_size}")
+
+
+def finite_difference_operator(patch_size: int = 7) -> AnalysisOperator:
+    """Build all differences of horizontal and vertical neighbours, 2n(n − 1) rows."""
+    n = patch_size
+    step = (np.eye(n, k=1) - np.eye(n))[:-1] / np.sqrt(2.0)
+    rows = np.concatenate([np.kron(np.eye(n), step), np.kron(step, np.eye(n))])
+    return AnalysisOperator(rows, name=f"differences-{patch_size}")
+
+
+_BUILDERS = {
+    "dct": dct_operator,
+    "overcomplete-dct": overcomplete_dct_operator,
+    "differences": finite_difference_operator,
+}
+
+
+def load_operator(name: str | Path) -> AnalysisOperator:
+    """Find an operator by its shipped name, by a built-in one such as ``dct-7``, or in a file."""
+    check_path("operator", name)
+    if str(name) in SHIPPED_OPERATORS:
+        shipped = resources.files("cofuse").joinpath("data", "operators", f"{name}.npz")
+        with resources.as_file(shipped) as path:
+            return read_operator(path)
+    built = re.fullmatch(r"(dct|overcomplete-dct|differences)-(\d+)", str(name))
+    if built and len(built[2]) < 3 and 2 <= int(built[2]) <= _LARGEST_SIDE:
+        return _BUILDERS[built[1]](int(built[2]))
+    if not os.path.exists(name):  # noqa: PTH110 - unlike Path, says so of any name
+        raise CofuseError(
+            f"there is no operator or file named {name}; shipped are "
+            f"{', '.join(SHIPPED_OPERATORS)}, and dct-N, overcomplete-dct-N and differences-N "
+            "are made for any patch side N from 2 to 32"
+        )
+    return read_operator(Path(name))
+
+
+def write_operator(path: Path, operator: AnalysisOperator) -> None:
+    """Write one operator to one file."""
+    path.write_bytes(operator_bytes(operator))
+
+
+def operator_bytes(operator: AnalysisOperator) -> bytes:
+    """Encode an operator as a file's content: NumPy arrays and a JSON text, no pickle."""
+    header = {
+        "format": _FORMAT,
+        "version": _FORMAT_VERSION,
+        "name": operator.name,
+        "provenance": dict(operator.provenance),
+    }
+    arrays: dict[str, Any] = {"header": np.array(json.dumps(header, sort_keys=True))}
+    if operator.factors:
+        arrays |= {"left": operator.factors[0], "right": operator.factors[1]}
+    else:
+        arrays |= {"rows": operator.rows}
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def read_operator(path: Path) -> AnalysisOperator:
+    """Read and check an operator file."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            header = json.loads(str(archive["header"]))
+            arrays = {key: np.asarray(archive[key]) for key in archive.files if key != "header"}
+        tag = header["format"], header["version"]
+        name = " ".join(str(header["name"]).split())
+        provenance = dict(header["provenance"])
+    except OSError as error:
+        raise CofuseError(f"{path} cannot be opened: {error.strerror}") from error
+    except Exception as error:  # a file that is none of ours can fail in any way
+        raise CofuseError(
+            f"{path} is no operator file ({type(error).__name__}); expected one written by "
+            "cofuse learn"
+        ) from error
+    if tag != (_FORMAT, _FORMAT_VERSION):
+        raise CofuseError(
+            f"{path} has format {tag[0]} version {tag[1]}; expected {_FORMAT} version "
+            f"{_FORMAT_VERSION}"
+        )
+    if any(array.dtype.kind != "f" for array in arrays.values()):
+        raise CofuseError(f"{path} holds arrays that are not of floats")
+    if set(arrays) == {"left", "right"}:
+        return AnalysisOperator.from_factors(
+            arrays["left"], arrays["right"], name=name, provenance=provenance
+        )
+    if set(arrays) == {"rows"}:
+        return AnalysisOperator(arrays["rows"], name, provenance)
+    raise CofuseError(f"{path} holds {sorted(arrays)}; expected rows, or left and right")
+
+
+def _cosines(count: int, length: int) -> NDArray[np.float64]:
+    """Build unit-length, mean-free cosines of ``count`` frequencies, the constant first."""
+    waves = np.cos(np.pi / count * np.outer(np.arange(count), np.arange(length) + 0.5))
+    # Frequencies that do not fit the patch have a mean.
+    waves[1:] -= waves[1:].mean(axis=1, keepdims=True)
+    return np.asarray(waves / np.linalg.norm(waves, axis=1, keepdims=True))
+
+
+def _check_rows(rows: Array, name: str) -> None:
+    """Refuse a matrix that is no operator."""
+    if rows.ndim != 2 or rows.dtype.kind != "f" or rows.shape[0] < 1:
+        raise CofuseError(f"operator {name}: expected a matrix of floats, got {rows.shape}")
+    side = round(rows.shape[1] ** 0.5)
+    if side < 2 or side * side != rows.shape[1]:
+        raise CofuseError(f"operator {name}: rows of {rows.shape[1]} numbers fit no square patch")
+    if side > _LARGEST_SIDE:
+        raise CofuseError(
+            f"operator {name} is for patches of {side}x{side}; expected at most "
+            f"{_LARGEST_SIDE}x{_LARGEST_SIDE}"
+        )
+    if not np.isfinite(rows).all():
+        raise CofuseError(f"operator {name} holds NaN or infinite values")
+    if np.abs(np.linalg.norm(rows, axis=1) - 1.0).max() > _TOLERANCE:
+        raise CofuseError(f"operator {name} has rows that are not of unit length")
+    if np.abs(rows.mean(axis=1)).max() > _TOLERANCE:
+        raise CofuseError(f"operator {name} has rows whose mean is not zero")
+
+
+def _check_factor(factor: Array, name: str) -> None:
+    """Refuse a factor that does not start with a constant row and go on with mean-free ones."""
+    if factor.ndim != 2 or factor.shape[0] < 2 or factor.shape[1] < 2:
+        raise CofuseError(f"operator {name}: a factor has shape {factor.shape}")
+    if not np.isfinite(factor).all():
+        raise CofuseError(f"operator {name} holds NaN or infinite values")
+    constant = np.full(factor.shape[1], factor.shape[1] ** -0.5)
+    if np.abs(factor[0] - constant).max() > _TOLERANCE:
+        raise CofuseError(f"operator {name}: the first row of a factor is not the unit constant")

@@ -1,0 +1,6 @@
+"""The noise of a stack, from the frames alone."""
+
+from cofuse.sensor.estimation import estimate_noise, noise_level
+from cofuse.sensor.law import NoiseLaw
+
+__all__ = ["NoiseLaw", "estimate_noise", "noise_level"]

@@ -1,0 +1,265 @@
+"""What noise is like: its level by band of frequency, by frame and colour, and by brightness.
+
+Noise that went through a mosaic, a sharpening, a resampling or a JPEG is not white: its bands of
+frequency have levels of their own. Band 0 is the finest octave, what a picture shows of more than
+half of its finest frequency along either axis; band 1 is the same of the picture halved by
+averages of 2 x 2 pixels, and so on. A band's level is that of the white noise that would put as
+much into it, so that of white noise all bands agree.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cofuse.errors import CofuseError
+from cofuse.sensor.brightness import NoiseModel
+
+__all__ = ["BANDS", "CLEAN_BELOW", "SHARES", "WAVELENGTHS", "NoiseLaw"]
+
+#: Octaves of frequency that are told apart; the coarsest stands for all below it.
+BANDS = 5
+#: Wavelengths in pixels from which on a band begins; it ends where the next one does.
+WAVELENGTHS = tuple(2 ** (band + 1) for band in range(BANDS))
+#: Part of all frequencies that a band holds.
+SHARES = np.array([0.75 / 4**band for band in range(BANDS - 1)] + [1.0 / 4 ** (BANDS - 1)])
+#: Noise below this many grey levels counts as none: there texture and rounding cannot be told from
+#: noise, and restoring would cost more detail than noise.
+CLEAN_BELOW = 1.5
+
+#: Noise whose second band surely passes the finest by this factor is called coarse.
+_COARSE = 1.25
+#: No number of a law is larger.
+_LARGEST = 1e6
+
+_FORMAT, _VERSION = "cofuse-noise", 1
+
+Array = NDArray[np.float64]
+
+
+def _no_rows() -> Array:
+    return np.empty((0, 3))
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseLaw:
+    """The noise of a stack, in 8-bit grey levels (white at 255) whatever the depth.
+
+    Attributes
+    ----------
+    model
+        How the noise of a channel's values grows with brightness, in a typical frame.
+    levels
+        Level of every band of every plane of every frame, shape (frames, planes, `BANDS`), after
+        the model's map, which leaves noise that does not grow as it is. Planes are those of
+        `to_opponent`: one of grey frames, luminance and two chrominances of RGB.
+    errors
+        Standard errors of the levels, relative to them; 0 of what was given.
+    brightness
+        What the model was fitted to: rows of grey level, standard deviation of a channel's values
+        there, and its relative error.
+    blocks
+        Part of the finest detail that is missing on a grid of 8 x 8 pixels, as a JPEG rounds it
+        away; 0 where there is no such grid.
+    estimated
+        Whether all this was estimated from frames rather than given.
+    """
+
+    model: NoiseModel
+    levels: Array
+    errors: Array
+    brightness: Array = field(default_factory=_no_rows)
+    blocks: float = 0.0
+    estimated: bool = False
+
+    def __post_init__(self) -> None:
+        shape = self.levels.shape
+        if len(shape) != 3 or not shape[0] or shape[1] not in (1, 3) or shape[2] != BANDS:
+            raise _broken(f"its levels have shape {shape}, not (frames, 1 or 3 planes, {BANDS})")
+        if self.errors.shape != shape or self.brightness.shape[1:] != (3,):
+            raise _broken(
+                f"its errors have not the shape of its levels, {shape}, or its rows of "
+                "brightness are not three numbers each"
+            )
+        numbers = [self.levels, self.errors, np.abs(self.brightness), self.blocks]
+        numbers += [self.model.floor, self.model.gain]
+        if not all(np.all((some >= 0) & (some <= _LARGEST)) for some in map(np.asarray, numbers)):
+            raise _broken(f"it holds numbers that are not from 0 to {_LARGEST:g}")
+
+    @classmethod
+    def white(cls, sigma: float, *, frames: int = 1, colour: bool = False) -> NoiseLaw:
+        """Describe white noise of a given level, the same in every frame and channel."""
+        shape = frames, 3 if colour else 1, BANDS
+        return cls(NoiseModel(float(sigma)), np.full(shape, float(sigma)), np.zeros(shape))
+
+    @property
+    def by_frame(self) -> Array:
+        """Standard deviation of every plane of every frame, after the map: (frames, planes)."""
+        return _root_mean_square(self.levels, SHARES)
+
+    @property
+    def overall(self) -> float:
+        """Standard deviation of all frames and planes, after the map: their root mean square."""
+        return float(_root_mean_square(self.by_frame.ravel()))
+
+    @property
+    def sigma(self) -> float:
+        """The noise in one number: at mid-grey where it grows with brightness."""
+        return float(self.model.sigma_at(127.5)) if self.model.gain > 0 else self.overall
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether there may be too little noise to be worth removing, by the least it can be."""
+        least = _root_mean_square(self.levels * np.exp(-self.errors), SHARES)
+        return float(_root_mean_square(least.ravel())) < CLEAN_BELOW
+
+    @property
+    def at_mid_grey(self) -> float:
+        """By what to multiply levels after the map to have those at mid-grey before it."""
+        if self.model.gain == 0:
+            return 1.0
+        return float(self.model.sigma_at(127.5)) / self.model.stabilised_sigma
+
+    @property
+    def by_band(self) -> Array:
+        """Levels of a typical frame at mid-grey: shape (planes, `BANDS`)."""
+        return np.asarray(np.median(self.levels, axis=0) * self.at_mid_grey)
+
+    @property
+    def luminance_and_chroma(self) -> tuple[Array, Array]:
+        """`by_band`, the two planes of colour taken together, and its standard errors.
+
+        Both of shape (1 or 2, `BANDS`): of grey frames there is no chroma.
+        """
+        levels, errors = self.by_band, np.median(self.errors, axis=0)
+        if len(levels) == 1:
+            return levels, errors * levels
+        chroma = _root_mean_square(levels[1:].T)
+        # That of a root mean square of two independent levels.
+        spread = np.hypot(*(errors[1:] * levels[1:] ** 2)) / np.where(chroma > 0, 2 * chroma, 1)
+        return np.stack([levels[0], chroma]), np.stack([errors[0] * levels[0], spread])
+
+    @property
+    def character(self) -> tuple[str, ...]:
+        """What is remarkable about the noise, in words; nothing about white noise."""
+        (finest, next_finest, *_), *_ = self.by_band
+        (_, error, *_), *_ = np.median(self.errors, axis=0)
+        coarse = next_finest * (1 - 2 * error) > _COARSE * finest
+        words = {
+            "coarse-grained": coarse,
+            "growing with brightness": self.model.gain > 0,
+            "JPEG blocks": self.blocks > 0,
+        }
+        return tuple(word for word, fits in words.items() if fits)
+
+    def facts(self) -> dict[str, Any]:
+        """Tell what a report says of the noise, at mid-grey where it grows with brightness."""
+        colours = ["luminance", "red against blue", "green against both"]
+        return {
+            "sigma": self.sigma,
+            "estimated": self.estimated,
+            "character": list(self.character),
+            "floor": self.model.floor,
+            "gain": self.model.gain,
+            "blocks": self.blocks,
+            "wavelengths": list(WAVELENGTHS),
+            "planes": colours if self.levels.shape[1] == 3 else ["grey"],
+            "by_band": self.by_band.tolist(),
+            "by_band_errors": (np.median(self.errors, axis=0) * self.by_band).tolist(),
+            "by_frame": (self.by_frame * self.at_mid_grey).tolist(),
+            "brightness": self.brightness.tolist(),
+        }
+
+    def for_stack(self, frames: int, *, colour: bool) -> NoiseLaw:
+        """Use the law of one stack for another of the same camera and sensitivity."""
+        planes = self.levels.shape[1]
+        if planes != (3 if colour else 1):
+            kind = {1: "grey", 3: "RGB"}
+            raise CofuseError(
+                f"the noise law is one of {kind[planes]} frames, but the frames are "
+                f"{kind[4 - planes]}; estimate it from frames of the same kind"
+            )
+        if frames == len(self.levels):
+            return self
+        levels, errors = (
+            np.repeat(np.median(a, axis=0)[None], frames, axis=0)
+            for a in (self.levels, self.errors)
+        )
+        return replace(self, levels=levels, errors=errors)
+
+    def only(self, numbers: Sequence[int]) -> NoiseLaw:
+        """Return the law of some of the frames."""
+        kept = list(numbers)
+        return replace(self, levels=self.levels[kept], errors=self.errors[kept])
+
+    def to_remove(self) -> NoiseLaw:
+        """Return the law to restore by where it was estimated: no noise if there is too little."""
+        frames, planes, _ = self.levels.shape
+        return NoiseLaw.white(0.0, frames=frames, colour=planes == 3) if self.is_clean else self
+
+    def beyond_texture(self) -> NoiseLaw:
+        """Return the law less, in variance, what texture and rounding may pass for in an estimate.
+
+        Nothing is left of a law of up to `CLEAN_BELOW`, and nearly all of one of much noise.
+        """
+        share = 1.0 - (CLEAN_BELOW / max(self.overall, CLEAN_BELOW)) ** 2
+        return replace(self, levels=self.levels * share**0.5)
+
+    def to_json(self) -> str:
+        """Encode as the content of a file."""
+        content = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "floor": self.model.floor,
+            "gain": self.model.gain,
+            "levels": self.levels.tolist(),
+            "errors": self.errors.tolist(),
+            "brightness": self.brightness.tolist(),
+            "blocks": self.blocks,
+            "estimated": self.estimated,
+        }
+        return json.dumps(content, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> NoiseLaw:
+        """Read what `to_json` wrote."""
+        try:
+            content = json.loads(text)
+            tag = content["format"], content["version"]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise CofuseError("this is no noise law; `cofuse noise` writes one") from error
+        if tag != (_FORMAT, _VERSION):
+            raise CofuseError(
+                f"the noise law has format {tag[0]!r} version {tag[1]!r}; expected {_FORMAT} "
+                f"version {_VERSION}, as `cofuse noise` writes it"
+            )
+        try:
+            return cls(
+                NoiseModel(float(content["floor"]), float(content["gain"])),
+                np.array(content["levels"], np.float64),
+                np.array(content["errors"], np.float64),
+                np.array(content["brightness"], np.float64).reshape(-1, 3),
+                float(content["blocks"]),
+                bool(content["estimated"]),
+            )
+        except KeyError as error:
+            raise _broken(f"{error} is missing") from error
+        except (ValueError, TypeError, OverflowError) as error:
+            raise _broken(str(error)) from error
+
+
+def _broken(reason: str) -> CofuseError:
+    return CofuseError(f"the noise law cannot be used: {reason}; estimate it anew")
+
+
+def _root_mean_square(values: Array, weights: Array | None = None) -> Array:
+    """Average along the last axis; of equal values it is that value to the last bit."""
+    largest = values.max(axis=-1)
+    # In units of the largest no square is too large or too small to be told.
+    share = values / np.where(largest > 0, largest, 1.0)[..., None]
+    return np.asarray(largest * np.sqrt(np.average(share**2, axis=-1, weights=weights)))
