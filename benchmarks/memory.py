@@ -30,8 +30,8 @@ import numpy as np
 import psutil
 
 from cofuse.files import read_stack, write_image
-from cofuse.fusion.planning import Work, plan_fusion
-from cofuse.images.memory import format_size, parse_size, used_memory
+from cofuse.fusion.memory import Work, plan_fusion
+from cofuse.images.memory import format_size, parse_size
 
 
 def make_frames(folder: Path, megapixels: float, count: int, sigma: float) -> list[Path]:
@@ -83,8 +83,7 @@ def run_case(frames: Path, output: Path, ceiling: int | None, sigma: float | Non
     start = time.perf_counter()
     stack = aligned(stack, alignment)
     work = Work(stack.shape, stack.dtype, len(stack))
-    # The compiled kernels come on top.
-    plan = plan_fusion(work, max_memory=ceiling, used=used_memory() + 150_000_000)
+    plan = plan_fusion(work, max_memory=ceiling)
     result = fuse(stack, sigma=sigma, max_memory=ceiling)
     done("fuse", start)
     start = time.perf_counter()

@@ -38,7 +38,7 @@ def main() -> None:
     fuse(small, sigma=0.0)  # compiles the kernels
     with tempfile.TemporaryDirectory() as folder:
         paths = make_frames(Path(folder), megapixels, int(frames), 0.0)
-        with read_stack(paths).kept(1 << 40) as stack:
+        with read_stack(paths).kept() as stack:
             rows = [
                 (seconds(lambda: estimate_noise(stack)), seconds(lambda: fuse(stack, sigma=0.0)))
                 for _ in range(arguments.rounds)

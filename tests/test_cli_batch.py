@@ -225,14 +225,6 @@ def test_maps_and_formats(fill):
     assert report["options"]["maps"]["depth_map"] == "new/out/one-depth.png"
 
 
-def test_slabs_lie_beside_the_picture(fill):
-    fill("one", *(f"{k}.png" for k in range(4)))
-    assert run("one", "-o", "out", "--slab", "2") == 0
-    assert listed("out/one-slabs") == ["slab-001.tif", "slab-002.tif"]
-    assert run("one", "-o", "out", "--slab", "3", "--overwrite") == 0
-    assert listed() == ["batch.json", "one-slabs", "one.json", "one.tif"]
-
-
 def test_json_tells_what_the_summary_tells(fill, capsys):
     fill("s/one")
     fill("s/few", "a.png")

@@ -311,7 +311,6 @@ def broken_frame(folder: str) -> None:
 
 COMMANDS = {
     "fuse": ("fuse", "stack", "-o", "x.png", *PLAIN),
-    "slabs": ("fuse", "stack", "-o", "x.png", *PLAIN, "--slab", "2"),
     "batch": ("batch", ".", "-o", "done", *PLAIN),
     "compare": ("compare", "stack", "-o", "page", "--methods", "fast,average"),
 }
@@ -362,16 +361,6 @@ def test_fusing_by_a_law_is_fusing_by_its_level_if_it_is_white(place, preset):
     for name, words in {"a.png": ("--noise", "law.json"), "b.png": ("--sigma", "7")}.items():
         assert run("fuse", "stack", "-o", name, *PLAIN, "--preset", preset, *words) == 0
     np.testing.assert_array_equal(read_image("a.png"), read_image("b.png"))
-
-
-def test_slabs_take_their_frames_share_of_the_law(place, capsys):
-    frames, law = noisy_frames(), law_of([[3.0], [30.0], [9.0]])
-    save("law.json", law)
-    assert run(*COMMANDS["slabs"], "--noise", "law.json", "--json") == 0
-    report = json.loads(capsys.readouterr().out)
-    first = cofuse.fuse(frames[:2], noise=law.only([0, 1])).image
-    np.testing.assert_array_equal(read_image("x-slabs/slab-001.tif"), first)
-    assert [sum(row) for row in report["noise"]["by_frame"]] == pytest.approx([3.0, 30.0, 9.0])
 
 
 def test_frames_left_out_of_an_alignment_take_their_noise_with_them(place, capsys):

@@ -94,7 +94,6 @@ def test_numbers_beyond_reason_are_told_their_bounds(place, refused, arguments, 
 
 def test_fractions_are_no_whole_numbers(place, refused):
     refused("fuse", "s/one", "-o", "x.png", "--reference", "2.7", words=("--reference", "'2.7'"))
-    refused("fuse", "s/one", "-o", "x.png", "--slab", "2.9", words=("--slab", "'2.9'"))
     seen = 0
     for command in COMMANDS:
         if command == "operators":
@@ -103,16 +102,13 @@ def test_fractions_are_no_whole_numbers(place, refused):
             if argument.parse and argument.name.startswith("--") and "int" in str(argument.hint):
                 refused(command, f"{argument.name}=2.7", "-o", "out", words=("2.7",))
                 seen += 1
-    assert seen >= 20 and Whole
+    assert seen >= 10 and Whole
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (("--denoise", "2"), ("--denoise is 2",)),
-        (("--slab-overlap", "1"), ("--slab-overlap", "--slab")),
-        (("--slab", "1"), ("2 or more",)),
-        (("--slab", "3", "--slab-overlap", "3"), ("share 3",)),
         (("--sigma", "1e9"), ("--sigma",)),
         (("--max-memory", "much"), ("much",)),
         (("--operator", "no-such", "--preset", "fast"), ("no-such",)),

@@ -306,7 +306,6 @@ def counted(frames: list[Array], **options: Any) -> tuple[Stack, list[int]]:
     return Stack([lambda k=k: reader(k) for k in range(len(frames))], **options), calls  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("most_bytes", [0, 1 << 20], ids=["file", "memory"])
 @given(
     frames=arrays(
         st.sampled_from([np.uint8, np.uint16, np.float32, np.float64]),
@@ -317,10 +316,10 @@ def counted(frames: list[Array], **options: Any) -> tuple[Stack, list[int]]:
         elements=st.integers(0, 1),
     )
 )
-def test_kept_frames_are_the_frames_and_each_is_read_once(most_bytes: int, frames: Array) -> None:
+def test_kept_frames_are_the_frames_and_each_is_read_once(frames: Array) -> None:
     stack, calls = counted(list(frames), white=200, names=[f"n{k}" for k in range(len(frames))])
     calls[0] -= 1  # the first one told shape and type
-    with stack.kept(most_bytes) as kept:
+    with stack.kept() as kept:
         for _ in range(2):
             for k, frame in enumerate(kept):
                 np.testing.assert_array_equal(frame, frames[k])
@@ -329,23 +328,20 @@ def test_kept_frames_are_the_frames_and_each_is_read_once(most_bytes: int, frame
         assert len(kept) == len(frames)
         for name in ("shape", "dtype", "white", "names", "height", "width", "is_colour"):
             assert getattr(kept, name) == getattr(stack, name)
-        with kept.kept(0) as again:
+        with kept.kept() as again:
             assert again is kept
     # The stack itself goes on reading.
     stack[0]
     assert calls[0] == 2
 
 
-@pytest.mark.parametrize("most_bytes", [0, 1 << 20], ids=["file", "memory"])
 @pytest.mark.parametrize("shape", [(7, 9), (7, 9, 3)])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
-def test_parts_of_kept_frames_are_the_frames_parts(
-    dtype: Any, shape: tuple[int, ...], most_bytes: int
-) -> None:
+def test_parts_of_kept_frames_are_the_frames_parts(dtype: Any, shape: tuple[int, ...]) -> None:
     frames = np.random.default_rng(0).random((3, *shape)) * (1 if dtype == np.float32 else 200)
     stack, calls = counted(list(frames.astype(dtype)))
-    with stack.kept(most_bytes) as kept:
-        assert kept.in_memory == (most_bytes > 0)
+    with stack.kept() as kept:
+        assert kept.at_hand and not kept.in_memory
         read = calls.copy()
         for k, rows, columns in itertools.product(
             range(3), (slice(0, 7), slice(2, 5), slice(6, 99)), (slice(0, 9), slice(3, 4))
@@ -363,7 +359,7 @@ def test_frames_in_a_file_are_not_in_memory() -> None:
     stack, _ = counted([np.zeros((500, 400, 3), np.uint8)] * 8)
     tracemalloc.start()
     try:
-        with stack.kept(0) as kept:
+        with stack.kept() as kept:
             assert sum(int(frame.sum()) for frame in kept) == 0
             kept.part_reader(7)(slice(3, 5), slice(0, 400))
         peak = tracemalloc.get_traced_memory()[1]
@@ -375,30 +371,28 @@ def test_frames_in_a_file_are_not_in_memory() -> None:
 def test_arrays_are_kept_as_they_are() -> None:
     frame = grey()
     stack = Stack.from_arrays([frame, frame])
-    with stack.kept(0) as kept:
+    with stack.kept() as kept:
         assert kept is stack
         assert kept[1] is frame
 
 
-@pytest.mark.parametrize("most_bytes", [0, 1 << 20])
 def test_what_is_kept_leaves_no_file_behind(
-    most_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     stack, _ = counted([grey(), grey()])
-    with stack.kept(most_bytes) as kept:
+    with stack.kept() as kept:
         assert not list(tmp_path.iterdir())
         kept[0]
     assert not list(tmp_path.iterdir())
-    with pytest.raises(ZeroDivisionError), stack.kept(most_bytes):
+    with pytest.raises(ZeroDivisionError), stack.kept():
         _ = 1 / 0
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("most_bytes", [0, 1 << 20])
-def test_a_wrong_frame_is_refused_when_it_is_kept(most_bytes: int) -> None:
+def test_a_wrong_frame_is_refused_when_it_is_kept() -> None:
     stack = Stack([grey, lambda: grey(9, 9)], names=["first", "second"])
-    with pytest.raises(CofuseError, match="second is 9x9"), stack.kept(most_bytes):
+    with pytest.raises(CofuseError, match="second is 9x9"), stack.kept():
         pytest.fail("the frames do not agree")
 
 

@@ -471,7 +471,6 @@ def test_align_only_refuses_what_it_cannot_do(still, refused):
     only = ("fuse", *FRAMES, "-o", "frames", "--align-only")
     refused(*only, "--depth-map", "d.png", words=("--align-only", "--depth-map"))
     refused(*only, "--report", "r.json", words=("--align-only", "--report"))
-    refused(*only, "--slab", 2, words=("--align-only", "--slab"))
     refused(*only, "--no-align", words=("--no-align",))
     refused("fuse", *FRAMES, "-o", "f1.png", "--align-only", words=("f1.png is a file",))
     refused("fuse", *FRAMES, "-o", "f1.png/x", "--align-only", words=("not a folder",))
@@ -754,7 +753,7 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, stage: str | None) -> list[str
     return seen
 
 
-@pytest.mark.parametrize("more", [(), ("--slab", "3"), ("--align-only",)], ids=str)
+@pytest.mark.parametrize("more", [(), ("--align-only",)], ids=str)
 def test_interruption_at_any_stage_leaves_nothing(grey, place, monkeypatch, capsys, more):
     outputs = ("-o", "x", *more)
     if more != ("--align-only",):
@@ -780,7 +779,7 @@ def test_interruption_at_any_stage_leaves_nothing(grey, place, monkeypatch, caps
         assert contents(place) == before, stage
 
 
-@pytest.mark.parametrize("more", [(), ("--slab", "3"), ("--align-only",)], ids=str)
+@pytest.mark.parametrize("more", [(), ("--align-only",)], ids=str)
 def test_full_disk_is_told_in_one_line(grey, refused, monkeypatch, more):
     def no_space(_: int) -> None:
         raise OSError(28, "No space left on device")

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from cofuse.errors import CofuseError
-from cofuse.fusion import fuse, planning
-from cofuse.fusion.planning import Plan, Work, estimate_seconds, plan_fusion
+from cofuse.fusion import fuse
+from cofuse.fusion.memory import Work, estimate_seconds, least_memory, plan_fusion
 from cofuse.images import Stack, memory, spill
 from cofuse.images.memory import (
     available_memory,
@@ -30,10 +30,9 @@ from cofuse.images.memory import (
 )
 from cofuse.images.spill import Shelf
 from cofuse.model import weighing
-from tests.test_fusion import in_dtype, scene, textured_frames
+from tests.test_fusion import in_dtype, scene
 
 Array = np.ndarray[Any, Any]
-NOTHING = Plan(*[False] * 3)
 
 # --- sizes ---------------------------------------------------------------------------------------
 
@@ -155,15 +154,14 @@ def spans(length: int) -> st.SearchStrategy[slice]:
     return ends.map(lambda pair: slice(*sorted(pair))) | st.just(slice(None))
 
 
-@pytest.mark.parametrize("in_memory", [False, True], ids=["file", "memory"])
 @given(st.data())
-def test_a_shelf_gives_back_what_was_put_on_it(in_memory: bool, data: st.DataObject) -> None:
+def test_a_shelf_gives_back_what_was_put_on_it(data: st.DataObject) -> None:
     tail = data.draw(st.sampled_from([(), (3,)]))
     shape = (*data.draw(st.tuples(st.integers(1, 6), st.integers(1, 6))), *tail)
     dtype = data.draw(st.sampled_from([np.uint8, np.uint16, np.float32, np.float64]))
     values = data.draw(arrays(dtype, (2, *shape), elements=st.integers(0, 200)))
     rows, columns = (data.draw(spans(length)) for length in shape[:2])
-    with Shelf(2, shape, dtype, in_memory=in_memory) as shelf:
+    with Shelf(2, shape, dtype) as shelf:
         for index in (1, 0):
             shelf.write(index, values[index])
         np.testing.assert_array_equal(shelf.read(1, rows, columns), values[1, rows, columns])
@@ -177,7 +175,7 @@ def test_a_shelf_gives_back_what_was_put_on_it(in_memory: bool, data: st.DataObj
 
 def test_a_shelf_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(KeyboardInterrupt), Shelf(1, (9, 9), np.uint8, in_memory=False) as shelf:
+    with pytest.raises(KeyboardInterrupt), Shelf(1, (9, 9), np.uint8) as shelf:
         shelf.write(0, np.ones((9, 9), np.uint8))
         raise KeyboardInterrupt
     assert not list(tmp_path.iterdir())
@@ -198,7 +196,7 @@ def test_a_full_disk_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: Full())
     frames = [np.zeros((40, 40), np.uint8) for _ in range(3)]
     stack = Stack([lambda f=f: f for f in frames])  # type: ignore[misc]
-    with pytest.raises(CofuseError, match=r"No space left.*TMPDIR"), stack.kept(0):
+    with pytest.raises(CofuseError, match=r"No space left.*TMPDIR"), stack.kept():
         pytest.fail("there is no room")
 
 
@@ -209,7 +207,7 @@ def test_a_disk_that_is_really_full(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda **_: Path("/dev/full").open("r+b", buffering=0),  # noqa: SIM115
     )
     with (
-        Shelf(1, (9, 9), np.uint8, in_memory=False) as shelf,
+        Shelf(1, (9, 9), np.uint8) as shelf,
         pytest.raises(CofuseError, match="No space left"),
     ):
         shelf.write(0, np.ones((9, 9), np.uint8))
@@ -218,10 +216,9 @@ def test_a_disk_that_is_really_full(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- results do not depend on memory -------------------------------------------------------------
 
 
-def fused_under(frames: list[Array], plan: Plan, monkeypatch: Any, **options: Any) -> Any:
-    """Fuse frames behind readers, so that they can be spilled, under a given plan."""
-    monkeypatch.setattr("cofuse.fusion.plan_fusion", lambda *_, **__: plan)
-    return fuse(Stack([lambda f=f: f.copy() for f in frames]), **options)  # type: ignore[misc]
+def on_disk(frames: list[Array]) -> Stack:
+    """Frames behind readers, so that they are kept in a file."""
+    return Stack([lambda f=f: f.copy() for f in frames])  # type: ignore[misc]
 
 
 @pytest.mark.slow
@@ -237,42 +234,25 @@ def fused_under(frames: list[Array], plan: Plan, monkeypatch: Any, **options: An
         ({}, "uint8", True),
     ],
 )
-def test_nothing_that_is_kept_elsewhere_changes_the_result(
+def test_frames_kept_in_a_file_make_the_same_picture(
     options: dict[str, Any], dtype: str, colour: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cofuse.model.weighing._SIDES", (64,) * 3)  # several tiles
     monkeypatch.setattr("cofuse.model.restoring.SIDE", 64)
     simulated = scene(options.get("sigma", 12), size=110, colour=colour)
     frames = [in_dtype(frame / 255, dtype) for frame in simulated.frames]
-    results = [fused_under(frames, plan, monkeypatch, **options) for plan in (Plan(), NOTHING)]
+    arrays = fuse(frames, white=on_disk(frames).white, **options)
+    files = fuse(on_disk(frames), **options)
     for name in ("image", "source_map", "confidence", "sigma"):
-        assert np.array_equal(*(getattr(result, name) for result in results)), name
-    assert results[0].image.dtype == frames[0].dtype
+        assert np.array_equal(getattr(arrays, name), getattr(files, name)), name
+    assert files.image.dtype == frames[0].dtype
 
 
 @pytest.mark.parametrize("preset", ["fast", "paper"])
-def test_the_other_presets_do_not_depend_on_it_either(
-    preset: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_other_presets_do_not_depend_on_it_either(preset: str) -> None:
     frames = list(scene(10, colour=True).frames)
-    pictures = [
-        fused_under(frames, plan, monkeypatch, sigma=10, preset=preset).image
-        for plan in (Plan(), NOTHING)
-    ]
+    pictures = [fuse(given, sigma=10, preset=preset).image for given in (frames, on_disk(frames))]
     assert np.array_equal(*pictures)
-
-
-@pytest.mark.parametrize("sigma", [0, 10])
-def test_any_ceiling_gives_the_same(sigma: float) -> None:
-    frames = list(textured_frames(1, 3, (60, 70), "uint8", colour=True))
-    stack = Stack([lambda f=f: f.copy() for f in frames])  # type: ignore[misc]
-    work = Work(stack.shape, stack.dtype, 3)
-    least = planning._peak(work, NOTHING, used_memory() + 150_000_000)
-    pictures = [
-        fuse(stack, sigma=sigma, max_memory=most).image
-        for most in (None, 1 << 40, least + 100_000_000)
-    ]
-    assert np.array_equal(pictures[0], pictures[1]) and np.array_equal(pictures[0], pictures[2])
 
 
 # --- plans ---------------------------------------------------------------------------------------
@@ -294,7 +274,7 @@ works = st.builds(
 
 @given(works, st.integers(10**8, 10**11))
 def test_a_plan_stays_below_its_ceiling_or_is_refused(work: Work, ceiling: int) -> None:
-    least = planning._peak(work, NOTHING, planning._PROGRAM)
+    least = least_memory(work)
     if ceiling < least:
         with pytest.raises(CofuseError, match=r"need .* at least") as caught:
             plan_fusion(work, max_memory=ceiling)
@@ -305,22 +285,16 @@ def test_a_plan_stays_below_its_ceiling_or_is_refused(work: Work, ceiling: int) 
 
 
 @given(works)
-def test_more_memory_keeps_everything(work: Work) -> None:
+def test_with_much_memory_features_are_kept(work: Work) -> None:
     plan = plan_fusion(work, max_memory=1 << 60)
-    assert plan == Plan(peak=plan.peak)
-    try:
-        by_default = plan_fusion(work)
-    except CofuseError as error:  # more than this machine has
-        assert "can be had" in str(error)
-    else:
-        assert by_default.peak <= plan.peak
+    assert plan.keep_features and plan.peak >= least_memory(work)
 
 
 @given(works, st.integers(0, 300))
 def test_frames_left_out_need_no_more(work: Work, out: int) -> None:
     """What is refused is refused before the frames are aligned, not after."""
     less = replace(work, frames=max(1, work.frames - out))
-    assert planning.least_memory(less) <= planning.least_memory(work)
+    assert least_memory(less) <= least_memory(work)
 
 
 def test_the_figures_that_were_promised() -> None:
@@ -349,27 +323,24 @@ def test_time_grows_with_the_work() -> None:
     )
 
 
-#: Fuses frames under a plan; prints the memory of the process before, and its most.
+#: Fuses frames; prints the memory of the process before, and its most.
 MEASURED = """
 import re, sys
 from pathlib import Path
 import numpy as np
-from cofuse import fusion
-from cofuse.images import Stack
-from cofuse.fusion.planning import Plan
+from cofuse import Stack, fuse
 
 def status(name):
     return 1024 * int(re.search(rf"{name}:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 
-sigma, *kept = map(int, sys.argv[1:])
-fusion.plan_fusion = lambda *_, **__: Plan(*map(bool, kept))
+sigma = int(sys.argv[1])
 rng = np.random.default_rng(0)
 base = rng.integers(0, 256, (600, 640, 3), np.uint8)
 small = [rng.integers(0, 256, (40, 40, 3), np.uint8) for _ in range(2)]
-fusion.fuse(small, sigma=sigma)  # kernels are compiled, libraries loaded
+fuse(small, sigma=sigma)  # libraries are loaded
 before = status("VmRSS")
 Path("/proc/self/clear_refs").write_text("5")  # what was the most is so no more
-fusion.fuse(Stack([lambda k=k: np.roll(base, k, axis=0) for k in range(4)]), sigma=sigma)
+fuse(Stack([lambda k=k: np.roll(base, k, axis=0) for k in range(4)]), sigma=sigma)
 print(before, status("VmHWM"))
 """
 
@@ -377,18 +348,14 @@ print(before, status("VmHWM"))
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the most of a process")
 @pytest.mark.parametrize("sigma", [0, 10])
-@pytest.mark.parametrize("plan", [Plan(), NOTHING], ids=["memory", "files"])
-def test_a_small_fusion_keeps_to_its_plan(plan: Plan, sigma: int) -> None:
-    kept = (plan.keep_features, plan.keep_pictures, plan.keep_frames)
-    arguments = [str(int(number)) for number in (sigma, *kept)]
+def test_a_small_fusion_keeps_to_its_plan(sigma: int) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", MEASURED, *arguments], capture_output=True, text=True, check=True
+        [sys.executable, "-c", MEASURED, str(sigma)], capture_output=True, text=True, check=True
     )
     before, peak = map(int, done.stdout.split())
     work = Work((600, 640, 3), "uint8", 4, restores=sigma > 0)
-    planned = planning._peak(work, plan, before)
     # The noise was told: finding it, for which much is set aside, was not needed.
-    assert before + 50_000_000 < peak < planned
+    assert before + 50_000_000 < peak < plan_fusion(work).peak
 
 
 @pytest.mark.slow
@@ -399,13 +366,13 @@ def test_memory_grows_with_the_number_of_frames_by_tiles_alone(
     monkeypatch.setattr("cofuse.model.weighing._SIDES", (64,) * 3)
     monkeypatch.setattr("cofuse.model.weighing._PART", 64)
     base = np.random.default_rng(0).random((2400, 64, 3), np.float32)
-    fused_under([base[:40, :40], base[1:41, :40]], NOTHING, monkeypatch, sigma=0)
+    fuse([base[:40, :40], base[1:41, :40]], sigma=0)
     peaks, planned = [], []
     for count in (4, 12):
         stack = Stack([lambda k=k: np.roll(base, k, axis=0) for k in range(count)])  # type: ignore[misc]
         tracemalloc.start()
         try:
-            fuse(stack, sigma=0)
+            fuse(stack, sigma=0, max_memory=least_memory(Work(stack.shape, "float32", count)))
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()
@@ -417,7 +384,7 @@ def test_threads_may_share_a_shelf() -> None:
     """Readers of one file move its only position: without care each gets the others' pixels."""
     rng = np.random.default_rng(0)
     pictures = rng.integers(0, 255, (4, 200, 300), np.uint8)
-    with Shelf(4, (200, 300), np.uint8, in_memory=False) as shelf:
+    with Shelf(4, (200, 300), np.uint8) as shelf:
         for number, picture in enumerate(pictures):
             shelf.write(number, picture)
 

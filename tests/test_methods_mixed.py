@@ -14,7 +14,6 @@ from cofuse.evaluation.metrics import psnr
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
 from cofuse.fusion import auto
 from cofuse.fusion.auto import MixedRun
-from cofuse.fusion.planning import Plan
 from cofuse.fusion.presets import FusionSettings
 from cofuse.images import Stack
 from cofuse.images.bands import MIXED_BANDS, REACH
@@ -266,14 +265,13 @@ def test_no_noise_leaves_the_mixture_as_it_is() -> None:
 
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("colour", [True, False])
-def test_everything_in_files_makes_the_same_bits(colour: bool) -> None:
+def test_features_made_again_make_the_same_bits(colour: bool) -> None:
     frames = scene(3, sigma=8.0).frames
     frames = frames if colour else [frame[..., 1].copy() for frame in frames]
     law = NoiseLaw.white(8.0, frames=3, colour=colour)
     made = []
     for keep in (True, False):
-        plan = Plan(keep_features=keep, keep_pictures=keep, keep_frames=keep)
-        run = MixedRun(Stack.from_arrays(frames), FusionSettings(), silent, plan)
+        run = MixedRun(Stack.from_arrays(frames), FusionSettings(), silent, keep_features=keep)
         made.append(run.weigh_and_restore(law, 0.7))
     (first, choice), (second, other) = made
     assert np.array_equal(first, second) and np.array_equal(choice.index, other.index)

@@ -55,7 +55,6 @@ RIGHT: dict[str, list[str]] = {
     "--frames": ["1-2", "2", "3"],
     "--reference": ["1", "2"],
     "--white": ["255", "200.5"],
-    "--slab": ["2"],
     "--format": ["png", "tif"],
     "--pattern": ["(.).png"],
     "--rounds": ["1"],

@@ -12,14 +12,12 @@ import cv2
 import numpy as np
 import pytest
 
-from cofuse import images
 from cofuse.alignment import align_stack
 from cofuse.cli.application import COMMANDS, app
 from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import sample_picture
 from cofuse.files import read_stack, write_image
 from cofuse.images import Stack
-from cofuse.jobs.frames import Held
 from cofuse.sensor.hot_pixels import find_hot_pixels
 from tests.waiting import PATIENCE
 
@@ -28,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 @pytest.fixture(autouse=True)
 def several_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "processors", lambda: 3)
+    monkeypatch.setattr("cofuse.images.stack.processors", lambda: 3)
 
 
 def frames_of(count: int, shape: tuple[int, ...] = (30, 40)) -> list[Array]:
@@ -64,12 +62,11 @@ class Readers:
         return stack
 
 
-@pytest.mark.parametrize("most_bytes", [0, 1 << 30])
 @pytest.mark.parametrize("concurrent", [False, True])
-def test_kept_frames_are_read_once_and_the_same(most_bytes: int, concurrent: bool) -> None:
+def test_kept_frames_are_read_once_and_the_same(concurrent: bool) -> None:
     readers = Readers(frames_of(9))
     before = set(threading.enumerate())
-    with readers.stack(concurrent=concurrent).kept(most_bytes) as kept:
+    with readers.stack(concurrent=concurrent).kept() as kept:
         assert set(threading.enumerate()) <= before
         for frame, wanted in zip(kept, readers.frames, strict=True):
             np.testing.assert_array_equal(frame, wanted)
@@ -80,15 +77,14 @@ def test_kept_frames_are_read_once_and_the_same(most_bytes: int, concurrent: boo
 
 
 def test_large_frames_are_read_two_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "processors", lambda: 16)
-    monkeypatch.setattr(images, "_READ_BYTES", 100)
+    monkeypatch.setattr("cofuse.images.stack.processors", lambda: 16)
+    monkeypatch.setattr("cofuse.images.stack._READ_BYTES", 100)
     readers = Readers(frames_of(12))
     with readers.stack(concurrent=True).kept():
         assert readers.most <= 2
 
 
-@pytest.mark.parametrize("most_bytes", [0, 1 << 30])
-def test_damaged_frame_is_told_by_the_same_error(tmp_path: Path, most_bytes: int) -> None:
+def test_damaged_frame_is_told_by_the_same_error(tmp_path: Path) -> None:
     for number, frame in enumerate(frames_of(5, (64, 64, 3))):
         write_image(tmp_path / f"{number}.jpg", frame)
     stack = read_stack(tmp_path)
@@ -97,7 +93,7 @@ def test_damaged_frame_is_told_by_the_same_error(tmp_path: Path, most_bytes: int
     with pytest.raises(CofuseError, match=r"3\.jpg") as alone:
         stack[3]
     before = set(threading.enumerate())
-    with pytest.raises(CofuseError) as ahead, stack.kept(most_bytes):
+    with pytest.raises(CofuseError) as ahead, stack.kept():
         pass
     assert str(ahead.value) == str(alone.value)
     assert set(threading.enumerate()) <= before
@@ -146,28 +142,6 @@ def test_stack_made_of_another_reads_nothing() -> None:
     np.testing.assert_array_equal(made[0], readers.frames[2][:5, :6])
     with pytest.raises(CofuseError, match="must agree"):
         _ = stack.made_into([lambda: readers.frames[0]] * 3, shape=(9, 9))[0]
-
-
-@pytest.mark.parametrize("room", [0, 1, 3, 5, 99])
-def test_held_frames_are_read_once_as_far_as_there_is_room(room: int) -> None:
-    readers = Readers(frames_of(5))
-    held = Held(readers.stack(concurrent=True), room * readers.frames[0].nbytes + 7)
-    for _ in range(3):
-        for index in range(5):
-            np.testing.assert_array_equal(held.stack[index], readers.frames[index])
-    assert all(readers.asked.count(k) == (1 if k < room else 3) for k in range(5))
-    held.let_go()
-    readers.asked.clear()
-    for _ in range(2):
-        for index in range(5):
-            np.testing.assert_array_equal(held.stack[index], readers.frames[index])
-    # The first look gives away what was held; after it nothing is.
-    assert all(readers.asked.count(k) == (1 if k < room else 2) for k in range(5))
-
-
-def test_arrays_need_no_holding() -> None:
-    stack = Stack.from_arrays(frames_of(2))
-    assert Held(stack, 1 << 30).stack is stack
 
 
 def test_command_loads_no_other_command() -> None:

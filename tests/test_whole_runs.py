@@ -34,8 +34,8 @@ from tests.command_line import PLAN, contents, run
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and limits of Unix")
 
 FAST = ("--preset", "fast", "--sigma", "0", "--no-align", "--hot-pixels", "off")
-#: Hidden folders are there while the slabs are made.
-SLABS = ("fuse", "stack", "-o", "out/x.tif", "--slab", "2", "--depth-map", "out/d.png", *FAST)
+#: Hidden folders are there while it fuses.
+FUSE = ("fuse", "stack", "-o", "out/x.tif", "--depth-map", "out/d.png", *FAST)
 INTERRUPTED = "cofuse: interrupted; nothing was written half\n"
 
 
@@ -115,7 +115,7 @@ def limited(size: int) -> Callable[[], None]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_stopped_run_leaves_nothing(place, number):
     before = contents(place)
-    process = started(*SLABS)
+    process = started(*FUSE)
     wait_for(process, lambda: hidden(place / "out"))
     process.send_signal(number)
     assert ended(process) == (128 + number, INTERRUPTED)
@@ -124,7 +124,7 @@ def test_stopped_run_leaves_nothing(place, number):
 
 def test_stopped_many_times_cleans_up_all_the_same(place):
     before = contents(place)
-    process = started(*SLABS)
+    process = started(*FUSE)
     wait_for(process, lambda: hidden(place / "out"))
     while process.poll() is None:
         process.send_signal(signal.SIGINT)
@@ -136,7 +136,7 @@ def test_stopped_many_times_cleans_up_all_the_same(place):
 @pytest.mark.parametrize("module", ["cyclopts.core", "numpy", "cofuse.jobs.run"])
 def test_stopped_while_libraries_are_loaded(place, module):
     before = contents(place)
-    process = started(*SLABS, python=("-X", "importtime"))
+    process = started(*FUSE, python=("-X", "importtime"))
     said = ""
     while not said.endswith(f" {module}\n"):
         said = process.stderr.readline()
@@ -178,23 +178,22 @@ def test_stopped_where_python_makes_something_else_of_it(place_of_it):
 
 def test_what_the_shell_has_switched_off_stays_so(place):
     ignore = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)  # noqa: E731
-    process = started(*SLABS, preexec_fn=ignore)
+    process = started(*FUSE, preexec_fn=ignore)
     wait_for(process, lambda: hidden(place / "out"))
     process.send_signal(signal.SIGINT)
     assert ended(process) == (0, "")
 
 
 def test_killed_run_can_be_done_again_and_leaves_nothing_then(place, frames):
-    process = started(*SLABS)
+    process = started(*FUSE)
     wait_for(process, lambda: hidden(place / "out"))
     process.kill()
     assert ended(process)[0] == -signal.SIGKILL
     assert hidden(place / "out") and not [*(place / "out").glob("[!.]*")]
-    assert ended(started(*SLABS)) == (0, "")
+    assert ended(started(*FUSE)) == (0, "")
     assert not hidden(place)
     names = {path.name for path in (place / "out").rglob("*")}
-    slabs = {"x-slabs", "slab-001.tif", "slab-002.tif"}
-    assert names == {"x.tif", "d.png", "d-colours.png", *slabs}
+    assert names == {"x.tif", "d.png", "d-colours.png"}
 
 
 def test_stopped_batch_goes_on(stacks, place):
@@ -224,20 +223,20 @@ def test_stopped_when_all_is_done_is_done(place):
 def test_killed_at_any_time_runs_can_be_done_again(place):
     random = np.random.default_rng(1)
     took = time.monotonic()
-    assert ended(started(*SLABS, "--source-map", "out/s.png")) == (0, "")
+    assert ended(started(*FUSE, "--source-map", "out/s.png")) == (0, "")
     took = time.monotonic() - took
     for _ in range(10):
         for path in sorted((place / "out").rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
-        process = started(*SLABS, "--source-map", "out/s.png")
+        process = started(*FUSE, "--source-map", "out/s.png")
         time.sleep(float(random.uniform(0, took)))
         process.kill()
         ended(process)
         begun = {path.name for path in (place / "out").glob("[!.]*")}
-        code, err = ended(started(*SLABS, "--source-map", "out/s.png"))
+        code, err = ended(started(*FUSE, "--source-map", "out/s.png"))
         # Refused only where the run had come to its end.
         assert code == 0 or (code == 2 and begun and "exists" in err)
-        assert not hidden(place) and len({*(place / "out").rglob("*")}) == 8
+        assert not hidden(place) and len({*(place / "out").rglob("*")}) == 5
 
 
 # --- side by side --------------------------------------------------------------------------------
@@ -349,15 +348,6 @@ def test_more_than_the_machine_has_is_refused_before_the_work(place, monkeypatch
     assert re.search(r"need \d+ MB of memory at least, but only 70 MB can be had; close", err), err
     # Who names a ceiling may have the system swap.
     assert run("fuse", "stack", "-o", "x.tif", "--max-memory", "1GB", *FAST) == 0
-
-
-def test_ceiling_that_cutting_breaks_is_told_and_the_work_done(place, monkeypatch, capsys):
-    """The figure of the plan is the one that refuses, whatever becomes of the frames."""
-    least = iter([700_000_000])
-    monkeypatch.setattr(job_room, "least_memory", lambda _: next(least))
-    command = ("fuse", "stack", "-o", "x.tif", "--max-memory", "600MB", *FAST)
-    assert run(*command) == 0
-    assert "warning: as aligned the frames need 700 MB\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "0<&- >&- 2>&-"])

@@ -31,8 +31,6 @@ class FusingOptions(Fusing):
     __doc__ = Fusing.__doc__
 
     setting: Annotated[tuple[str, ...], Parameter(name="--set", negative=())] = ()
-    slab: Whole | None = None
-    slab_overlap: Whole = 0
 
 
 @dataclass(frozen=True)

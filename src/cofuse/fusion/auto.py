@@ -70,12 +70,9 @@ class MixedRun(Run):
         confidence = np.ones(shape, np.float32)
         with ExitStack() as shelves:
             if restores:
-                kept = self.plan.keep_pictures
-                mixtures = shelves.enter_context(Shelf(1, stack.shape, np.float32, in_memory=kept))
+                mixtures = shelves.enter_context(Shelf(1, stack.shape, np.float32))
                 half = tuple(-(-length // 2) for length in shape)
-                scales = shelves.enter_context(
-                    Shelf(1, (*half, MIXED_BANDS), np.float32, in_memory=kept)
-                )
+                scales = shelves.enter_context(Shelf(1, (*half, MIXED_BANDS), np.float32))
             with self.stage("fusion"):
                 done = lottery = 0
                 for part, numbers, weights, mixture in self.mixed(networks, frames_told(law)):
@@ -115,7 +112,7 @@ class MixedRun(Run):
         """Mix part by part: with numbers and weights of the frames that matter, the mixture."""
         stack = self.stack
         shape = stack.height, stack.width
-        side = weighing.tile_side(len(stack), keep=self.plan.keep_features)
+        side = weighing.tile_side(len(stack), keep=self.keep_features)
 
         def light(number: int, where: tuple[slice, slice]) -> Levels:
             return mean_of_channels(self.read(number, where)) / np.float32(255)
@@ -126,8 +123,7 @@ class MixedRun(Run):
                 whole = np.ones((1, MIXED_BANDS, rows, columns), np.float32)
                 yield tile, [0], whole, self.read(0, tile.here)
             else:
-                keep = self.plan.keep_features
-                seen = glance(networks, light, told, tile, keep=keep)
+                seen = glance(networks, light, told, tile, keep=self.keep_features)
                 for part, numbers in seen.parts(shape):
                     frames = {number: self.read(number, part.around) for number in numbers}
                     lights = {

@@ -5,7 +5,6 @@ The noise level σ is always in 8-bit grey levels (0-255 scale), whatever the de
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +13,9 @@ from numpy.typing import ArrayLike
 
 from cofuse.arguments import MOST_SIGMA, check, check_callback, check_number, check_sigma
 from cofuse.errors import CofuseError
-from cofuse.fusion.planning import Work, plan_fusion
+from cofuse.fusion.memory import Work, plan_fusion
 from cofuse.fusion.presets import PRESETS, FusionSettings, resolve_preset
 from cofuse.images import Fusion, Stack
-from cofuse.images.memory import used_memory
 from cofuse.model.devices import DEVICES, resolve_device
 from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.operators.patches import patch_positions
@@ -25,9 +23,6 @@ from cofuse.progress import Preview, ProgressCallback, silent
 from cofuse.sensor.law import NoiseLaw
 
 __all__ = ["PRESETS", "FusionSettings", "fuse"]
-
-#: Bytes that the compiled kernels and what they need take when they are loaded.
-_KERNELS = 150_000_000
 
 
 def fuse(
@@ -74,10 +69,10 @@ def fuse(
     white
         The value of white when ``frames`` are arrays; see `Stack`.
     max_memory
-        Most bytes of memory that this process should have; what does not fit goes to temporary
-        files, and the result is the same to the last bit. Default: at most 60 % of what is free.
-        ``auto`` keeps to it closely. ``fast`` and ``paper`` hold whole pictures in floats; of
-        theirs only the frames can go to files.
+        Most bytes of memory that this process should have: ``auto`` takes smaller tiles where it
+        must, and what cannot fit is refused at once. Default: at most 60 % of what is free. Frames
+        that are no arrays are kept in a temporary file. ``fast`` and ``paper`` hold whole pictures
+        in floats.
     device
         ``"cuda"`` or ``"mps"`` to run the model of the preset ``auto`` there (needs the extra
         ``gpu``), ``"cpu"``, or ``"auto"`` for CUDA if there is any and it is worth its while.
@@ -131,27 +126,33 @@ def fuse(
         in_memory=stack.in_memory,
         restores=(law is None or law.overall > 0) and denoise > 0,
     )
-    plan = plan_fusion(work, max_memory=max_memory, used=_used_memory(), begun=stack.at_hand)
+    plan = plan_fusion(work, max_memory=max_memory, begun=stack.at_hand)
     if settings.method != "mixed":
         if not isinstance(operator, AnalysisOperator):
             operator = load_operator(settings.operator if operator is None else operator)
         patch_positions(stack.shape, operator.patch_size, 1)  # refuses a picture below patch size
     # Frames are looked at several times: each is decoded and brought into place once.
-    with stack.kept(len(stack) * stack.frame_bytes if plan.keep_frames else 0) as kept:
+    with stack.kept() as kept:
         if settings.method == "mixed":
             from cofuse.fusion.auto import MixedRun
 
-            mixed = MixedRun(kept, settings, progress, plan, device=place, preview=preview)
+            mixed = MixedRun(
+                kept,
+                settings,
+                progress,
+                keep_features=plan.keep_features,
+                device=place,
+                preview=preview,
+            )
             return mixed.fuse(law, denoise)
         assert isinstance(operator, AnalysisOperator)
         if settings.method == "shrinkage":
             from cofuse.fusion.fast import ShrinkageRun
 
-            run = ShrinkageRun(kept, settings, progress, plan, operator=operator)
-            return run.fuse(law, denoise)
+            return ShrinkageRun(kept, settings, progress, operator=operator).fuse(law, denoise)
         from cofuse.fusion.paper import LetterRun
 
-        return LetterRun(kept, settings, progress, plan, operator=operator).fuse(law, denoise)
+        return LetterRun(kept, settings, progress, operator=operator).fuse(law, denoise)
 
 
 def _given_noise(stack: Stack, sigma: float | None, noise: NoiseLaw | None) -> NoiseLaw | None:
@@ -169,8 +170,3 @@ def _given_noise(stack: Stack, sigma: float | None, noise: NoiseLaw | None) -> N
     law = noise.for_stack(len(stack), colour=stack.is_colour)
     check_number("noise", law.overall, 0, MOST_SIGMA, unit="8-bit grey levels")
     return law
-
-
-def _used_memory() -> int:
-    """Memory that the process has, and what libraries and compiled kernels will add to it."""
-    return used_memory() + (0 if "numba" in sys.modules else _KERNELS)

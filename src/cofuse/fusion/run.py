@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.fusion.choice import Choice
-from cofuse.fusion.planning import Plan
 from cofuse.fusion.presets import FusionSettings
 from cofuse.images import Fusion, Pixels, Stack, from_opponent, to_opponent
 from cofuse.progress import Preview, Progress, ProgressCallback, SolverTrace
@@ -30,7 +29,8 @@ class Run:
     stack: Stack
     settings: FusionSettings
     progress: ProgressCallback
-    plan: Plan = Plan()  # noqa: RUF009 (it never changes)
+    #: Whether what networks see of all frames of a large tile is kept; see `fusion.memory`.
+    keep_features: bool = True
     #: The noise that was found or given, and its level as far as it is taken out.
     noise: NoiseLaw | None = None
     sigma: float = 0.0

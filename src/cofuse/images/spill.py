@@ -1,6 +1,7 @@
-"""A place for pictures that do not fit into memory.
+"""Temporary files for frames and whole pictures in floats.
 
-Nothing that is computed depends on where data are kept: results are the same to the last bit.
+What was written and is read again soon has not left the memory that the system has to spare, but
+does not count as this process's: there is no limit to the size of a stack but the disk's.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 class Shelf:
-    """Pictures of one kind kept in memory, or in a nameless temporary file that goes when closed.
+    """Pictures of one shape and dtype in a nameless temporary file, which goes when it is closed.
 
     Parts are read from the file into small arrays: pages of a file that is mapped would count as
     this process's memory.
@@ -41,20 +42,12 @@ class Shelf:
         Shape of each, rows and columns first.
     dtype
         Type of their values.
-    in_memory
-        Whether to keep them in memory.
     """
 
-    def __init__(
-        self, count: int, shape: tuple[int, ...], dtype: DTypeLike, *, in_memory: bool
-    ) -> None:
+    def __init__(self, count: int, shape: tuple[int, ...], dtype: DTypeLike) -> None:
         self.count, self.shape, self.dtype = count, shape, np.dtype(dtype)
-        self._array: NDArray[Any] | None = None
-        if in_memory:
-            self._array = np.empty((count, *shape), self.dtype)
-        else:
-            # Unbuffered: what is read and written is large, and goes straight to and from arrays.
-            self._file = tempfile.TemporaryFile(buffering=0, dir=_spill_folder())  # noqa: SIM115
+        # Unbuffered: what is read and written is large, and goes straight to and from arrays.
+        self._file = tempfile.TemporaryFile(buffering=0, dir=_spill_folder())  # noqa: SIM115
         #: Held from finding a place in the file to the end of what is read or written there.
         self._moving = threading.Lock()
 
@@ -70,10 +63,8 @@ class Shelf:
         self.close()
 
     def close(self) -> None:
-        """Give memory and file back."""
-        if self._array is None and not self._file.closed:
-            self._file.close()
-        self._array = None
+        """Give the file back."""
+        self._file.close()
 
     def write(
         self,
@@ -83,9 +74,6 @@ class Shelf:
         columns: slice = slice(None),
     ) -> None:
         """Put a picture, or some rows and columns of it, on the shelf."""
-        if self._array is not None:
-            self._array[index, rows, columns] = values
-            return
         values = np.ascontiguousarray(values, self.dtype)
         try:
             for offset, part in self._runs(index, values, rows, columns):
@@ -97,15 +85,13 @@ class Shelf:
             size = self.count * math.prod(self.shape) * self.dtype.itemsize
             raise CofuseError(
                 f"{format_size(size)} do not fit into the temporary folder: {error.strerror}; "
-                "name a larger one in TMPDIR, or allow more with `max_memory`"
+                "name a larger one in TMPDIR"
             ) from error
 
     def read(
         self, index: int, rows: slice = slice(None), columns: slice = slice(None)
     ) -> NDArray[Any]:
         """Return a picture, or some rows and columns of it; not to be written to."""
-        if self._array is not None:
-            return self._array[index, rows, columns]
         sizes = (
             len(range(*s.indices(n))) for s, n in zip((rows, columns), self.shape, strict=False)
         )

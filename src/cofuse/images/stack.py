@@ -30,9 +30,6 @@ __all__ = ["PartReader", "Pixels", "Stack", "luminance_weights"]
 #: A float frame whose values pass this is certainly not on the 0-1 scale.
 _FLOAT_SCALE_LIMIT = 16.0
 
-#: Bytes of frames that `Stack.kept` holds in memory unless told otherwise.
-_KEPT_BYTES = 1 << 30
-
 #: Two frames are read at a time; more where they are so small that all together take no more.
 _READ_AT_A_TIME, _READ_BYTES = 2, 96 << 20
 
@@ -253,24 +250,16 @@ class Stack:
             yield coming
 
     @contextmanager
-    def kept(self, most_bytes: int = _KEPT_BYTES) -> Iterator[Stack]:
-        """Read every frame once and keep all at hand: in memory, or if they are many in a file.
+    def kept(self) -> Iterator[Stack]:
+        """Read every frame once and keep all in a temporary file, which goes with the context.
 
-        Frames that are arrays already are taken as they are. The file is a nameless temporary one
-        and goes when the frames are no longer needed.
+        Frames that are arrays, or kept already, are taken as they are.
         """
         if self.at_hand:
             yield self
             return
         kept = copy(self)
-        if self.frame_bytes * len(self) <= most_bytes:
-            with self.ahead(self.__getitem__) as coming:
-                frames = list(coming)
-            kept._readers = tuple(partial(np.asarray, frame) for frame in frames)
-            kept._in_memory = True
-            yield kept
-            return
-        with Shelf(len(self), self.shape, self.dtype, in_memory=False) as shelf:
+        with Shelf(len(self), self.shape, self.dtype) as shelf:
             with self.ahead(self.__getitem__) as coming:
                 for index, frame in enumerate(coming):
                     shelf.write(index, frame)

@@ -34,8 +34,7 @@ def check_folder(job: Job) -> None:
     """Refuse a folder that cannot be written to, and files that would be replaced."""
     request = job.request
     folder, overwrite = request.output, request.writing.overwrite
-    asked = {**asdict(request.maps), "slab": request.fusing.slab}
-    for name, value in asked.items():
+    for name, value in asdict(request.maps).items():
         if value is not None:
             raise CofuseError(
                 f"`align_only=True` writes aligned frames and no more; leave out `{name}`"

@@ -28,7 +28,6 @@ from cofuse.jobs.options import Maps, Request
 from cofuse.jobs.outputs import noise_in_words, preview_path
 from cofuse.jobs.run import Job
 from cofuse.jobs.saved import read_saved
-from cofuse.jobs.slabs import slab_folder
 from cofuse.progress import ProgressCallback, silent
 
 __all__ = ["SUMMARY", "Batch", "Result", "State", "lock_path"]
@@ -151,10 +150,7 @@ class Batch:
             )
         if self.folder.is_dir():
             for path in (*self._outputs(group), self._record(group)):
-                if path != self._slabs(group):
-                    check_destination(path, overwrite=overwrite)
-                elif path.exists() and not overwrite:
-                    raise CofuseError(f"{path} exists; pass `overwrite=True` to replace it")
+                check_destination(path, overwrite=overwrite)
         return None
 
     def _before(self, group: Group) -> Any:
@@ -258,12 +254,7 @@ class Batch:
         for path in (request.maps.depth_map, request.maps.source_map):
             if path is not None:
                 paths += [path, preview_path(path)]
-        if request.fusing.slab is not None:
-            paths.append(self._slabs(group))
         return paths
-
-    def _slabs(self, group: Group) -> Path:
-        return slab_folder(self._request(group, self.folder).output)
 
     def _record(self, group: Group) -> Path:
         return self.folder / f"{group.name}.json"

@@ -10,7 +10,6 @@ from cofuse.images.memory import parse_size
 from cofuse.jobs.frames import range_parts
 from cofuse.jobs.options import Request
 from cofuse.jobs.settings import check_settings, chosen_settings, read_noise
-from cofuse.jobs.slabs import check_slab_size
 
 __all__ = ["check_options"]
 
@@ -23,7 +22,6 @@ def check_options(request: Request) -> None:
     read_noise(fusing.sigma, fusing.noise)
     if fusing.max_memory is not None:
         parse_size(fusing.max_memory)
-    check_slab_size(fusing.slab, fusing.slab_overlap)
     if reading.frames is not None:
         range_parts(reading.frames)
     if reading.white is not None:

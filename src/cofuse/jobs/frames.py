@@ -23,7 +23,6 @@ from cofuse.sensor.hot_pixels import find_hot_pixels, without_hot_pixels
 
 __all__ = [
     "Frames",
-    "Held",
     "alpha_of",
     "in_words",
     "mend_hot_pixels",
@@ -166,42 +165,6 @@ def mend_hot_pixels(stack: Stack, progress: ProgressCallback) -> tuple[Stack, in
     found = find_hot_pixels(take(stack, [int(k) for k in spread]), progress=progress)
     places = set(zip(found.rows.tolist(), found.columns.tolist(), strict=True))
     return without_hot_pixels(stack, found), len(places)
-
-
-class Held:
-    """Frames that stay decoded between the looks that are taken at them, as far as they fit.
-
-    Parameters
-    ----------
-    stack
-        The frames.
-    most_bytes
-        How much of them to hold.
-    """
-
-    def __init__(self, stack: Stack, most_bytes: int) -> None:
-        self._frames: dict[int, Pixels] = {}
-        self._read = stack.__getitem__
-        self._room = 0 if stack.in_memory else max(most_bytes, 0) // max(stack.frame_bytes, 1)
-        #: The same frames, read through what is held.
-        self.stack = stack
-        if self._room:
-            self.stack = stack.made_into([partial(self._look, k) for k in range(len(stack))])
-
-    def let_go(self) -> None:
-        """Hold no more: from now on every frame is given away when it is read."""
-        self._room = 0
-
-    def _look(self, index: int) -> Pixels:
-        if not self._room:
-            frame = self._frames.pop(index, None)
-            return self._read(index) if frame is None else frame
-        frame = self._frames.get(index)
-        if frame is None:
-            frame = self._read(index)
-            if len(self._frames) < self._room:
-                self._frames[index] = frame
-        return frame
 
 
 def alpha_of(frames: Frames, alignment: Alignment | None, *, crop: bool) -> Stack | None:

@@ -102,10 +102,6 @@ class Fusing:
         Name or file of an analysis operator to use instead of that of fast or paper.
     setting
         Change one setting of the preset, as NAME=VALUE; may be given more than once.
-    slab
-        Fuse every so many neighbouring frames first, write these pictures, and fuse them.
-    slab_overlap
-        Frames that neighbouring slabs share.
     max_memory
         Memory to stay below, for example 2GB; default a safe share of what is free.
     device
@@ -119,8 +115,6 @@ class Fusing:
     denoise: float = 1.0
     operator: str | None = None
     setting: tuple[str, ...] = ()
-    slab: int | None = None
-    slab_overlap: int = 0
     max_memory: str | None = None
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -20,14 +19,13 @@ from cofuse.files import Metadata, fusion_report, write_json
 from cofuse.files.transaction import Transaction, clear_leftovers
 from cofuse.files.writing import check_output
 from cofuse.fusion import fuse
-from cofuse.fusion.planning import Work, estimate_seconds, least_memory, plan_fusion
+from cofuse.fusion.memory import Work, estimate_seconds, plan_fusion
 from cofuse.images import Fusion, Pixels, Stack
-from cofuse.images.memory import format_size, parse_size, used_memory
+from cofuse.images.memory import format_size, parse_size
 from cofuse.jobs.aligned_frames import check_folder, write_aligned
 from cofuse.jobs.checking import check_options
 from cofuse.jobs.frames import (
     Frames,
-    Held,
     alpha_of,
     chosen_alpha,
     in_words,
@@ -55,17 +53,12 @@ from cofuse.jobs.placing import (
 )
 from cofuse.jobs.settings import check_size, chosen_settings, given_noise
 from cofuse.jobs.shortage import shortage_told
-from cofuse.jobs.slabs import check_slabs, fuse_slabs
 from cofuse.progress import Preview, ProgressCallback, silent
 
 if TYPE_CHECKING:
     from cofuse.depth import Depth
-    from cofuse.sensor import NoiseLaw
 
 __all__ = ["Job", "Outcome", "Plan"]
-
-#: Bytes of the program with all libraries, and frames in the making while others are held.
-_PROGRAM, _READING = 250_000_000, 5
 
 
 @dataclass(frozen=True)
@@ -172,7 +165,6 @@ class Job:
             check_folder(self)
         else:
             check_outputs(request, self.frames)
-            check_slabs(self)
         self.plan: Plan = self._planned()
         stack[0]  # what is wrong with the first frame, and likely with all, is told at once
         #: Wall time of what is done beside fusing.
@@ -210,23 +202,21 @@ class Job:
     def run(
         self, progress: ProgressCallback = silent, *, preview: Preview | None = None
     ) -> Outcome:
-        """Do the work and write the results; ``preview`` as in `fuse`, but not for slabs."""
+        """Do the work and write the results; ``preview`` as in `fuse`."""
         start = time.perf_counter()
         request = self.request
         overwrite = request.writing.overwrite
         with shortage_told(progress) as progress, Transaction(overwrite=overwrite) as transaction:
+            picture = transaction.place(request.output)  # fails before the work, not after it
             with self.prepared(progress) as (stack, alignment, hot):
                 check_maps(request.maps, len(stack))
                 if self.noise is not None and alignment is not None:
                     self.noise = self.noise.only(alignment.kept)
-                if request.fusing.slab is not None:
-                    fusion = fuse_slabs(self, stack, transaction, progress)
-                else:
-                    fusion = self.fuse(stack, progress, preview=preview)
+                fusion = self._fuse(stack, progress, preview)
                 with self._timed("depth"):
                     depth = self._depth(stack, fusion, alignment, progress)
             with self._timed("writing"):
-                self._write(stack, fusion, alignment, depth, transaction)
+                self._write(picture, stack, fusion, alignment, depth, transaction)
             facts = self._report(fusion, stack, alignment, hot)
             facts["seconds"] |= self.seconds | {"total": time.perf_counter() - start}
             if request.maps.report is not None:
@@ -256,10 +246,8 @@ class Job:
         """Write the aligned frames and do no more."""
         overwrite = self.request.writing.overwrite
         with shortage_told(progress) as progress, Transaction(overwrite=overwrite) as transaction:
-            held = self._held()
-            stack, alignment, _ = self._in_place(held.stack, progress)
+            stack, alignment, _ = self._in_place(progress)
             assert alignment is not None, "checked at the start"
-            held.let_go()
             write_aligned(self, stack, alignment, transaction, progress)
             self._save_transforms(alignment, transaction)
             self.frames.check_unchanged()
@@ -268,45 +256,21 @@ class Job:
     @contextmanager
     def prepared(self, progress: ProgressCallback) -> Iterator[tuple[Stack, Alignment | None, int]]:
         """Mend and align the frames, and keep them at hand."""
-        held = self._held()
-        stack, alignment, hot = self._in_place(held.stack, progress)
-        work = self._work(stack)
-        if self.ceiling is not None and (least := least_memory(work)) > self.ceiling:
-            # Tiles of a picture that was cut may be larger; that is no reason to refuse any more.
-            warnings.warn(f"as aligned the frames need {format_size(least)}", stacklevel=2)
-            self.ceiling = least
-        plan = plan_fusion(work, max_memory=self.ceiling, begun=True)
-        held.let_go()
+        stack, alignment, hot = self._in_place(progress)
         with ExitStack() as shelf:
             with self._timed("reading"):
-                kept = shelf.enter_context(stack.kept(sys.maxsize if plan.keep_frames else 0))
+                kept = shelf.enter_context(stack.kept())
             yield kept, alignment, hot
 
-    def _held(self) -> Held:
-        """Hold decoded frames in the memory that fusing will need and nothing needs before."""
-        stack = self.frames.stack
-        reading = max(used_memory(), _PROGRAM) + _READING * stack.frame_bytes
-        return Held(stack, self.plan.memory - reading)
-
-    def _in_place(
-        self, stack: Stack, progress: ProgressCallback
-    ) -> tuple[Stack, Alignment | None, int]:
-        request = self.request
+    def _in_place(self, progress: ProgressCallback) -> tuple[Stack, Alignment | None, int]:
+        request, stack = self.request, self.frames.stack
         return put_in_place(stack, request.reading, request.aligning, progress, self._timed)
 
-    def fuse(
-        self,
-        stack: Stack,
-        progress: ProgressCallback,
-        *,
-        noise: NoiseLaw | None = None,
-        preview: Preview | None = None,
-    ) -> Fusion:
-        """Fuse frames as asked; ``noise`` where it is not that of all frames."""
+    def _fuse(self, stack: Stack, progress: ProgressCallback, preview: Preview | None) -> Fusion:
         fusing = self.request.fusing
         return fuse(
             stack,
-            noise=self.noise if noise is None else noise,
+            noise=self.noise,
             denoise=fusing.denoise,
             preset=self.settings,
             operator=fusing.operator,
@@ -365,6 +329,7 @@ class Job:
 
     def _write(
         self,
+        picture: Path,
         stack: Stack,
         fusion: Fusion,
         alignment: Alignment | None,
@@ -374,7 +339,7 @@ class Job:
         maps = self.request.maps
         alpha, opaque = self._alpha(fusion, alignment)
         write_picture(
-            transaction.place(self.request.output),
+            picture,
             fusion.image,
             self.request.writing,
             metadata=self.metadata,
