@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cofuse.files import read_image, read_stack, write_image
     from cofuse.fusion import PRESETS, FusionSettings, fuse
     from cofuse.images import Fusion, Stack
+    from cofuse.jobs import fuse_files
     from cofuse.learning import learn_operator, learn_separable_operator
     from cofuse.operators import AnalysisOperator, load_operator
     from cofuse.progress import Progress
@@ -36,6 +37,7 @@ __all__ = [
     "estimate_depth",
     "estimate_noise",
     "fuse",
+    "fuse_files",
     "learn_operator",
     "learn_separable_operator",
     "load_operator",
@@ -52,6 +54,7 @@ _HOMES = {
     "files": ("read_image", "read_stack", "write_image"),
     "fusion": ("PRESETS", "FusionSettings", "fuse"),
     "images": ("Fusion", "Stack"),
+    "jobs": ("fuse_files",),
     "learning": ("learn_operator", "learn_separable_operator"),
     "sensor": ("NoiseLaw", "estimate_noise"),
     "operators": ("AnalysisOperator", "load_operator"),

@@ -222,7 +222,8 @@ class Job:
             if request.maps.report is not None:
                 write_json(transaction.place(request.maps.report), facts)
             self.frames.check_unchanged()
-        return Outcome(fusion, stack, alignment, hot, depth, facts)
+        # The frames that were kept are gone: those of the outcome are read again if asked for.
+        return Outcome(fusion, self._placed, alignment, hot, depth, facts)
 
     def _report(
         self, fusion: Fusion, stack: Stack, alignment: Alignment | None, hot: int
@@ -256,10 +257,10 @@ class Job:
     @contextmanager
     def prepared(self, progress: ProgressCallback) -> Iterator[tuple[Stack, Alignment | None, int]]:
         """Mend and align the frames, and keep them at hand."""
-        stack, alignment, hot = self._in_place(progress)
+        self._placed, alignment, hot = self._in_place(progress)
         with ExitStack() as shelf:
             with self._timed("reading"):
-                kept = shelf.enter_context(stack.kept())
+                kept = shelf.enter_context(self._placed.kept())
             yield kept, alignment, hot
 
     def _in_place(self, progress: ProgressCallback) -> tuple[Stack, Alignment | None, int]:
