@@ -35,6 +35,11 @@ def test_the_example_runs_with_files_and_with_arrays(example, tmp_path, monkeypa
     given = 'cofuse.read_stack("stack/")  # or a list of NumPy arrays'
     assert given in example
     of_arrays: dict[str, object] = {"given": list(simulation.frames)}
-    exec(example.replace(given, "given").replace("fused.png", "again.png"), of_arrays)
+    exec(
+        example.replace(given, "given")
+        .replace("fused.png", "again.png")
+        .replace("all.tif", "more.tif"),
+        of_arrays,
+    )
     assert contents(tmp_path)["again.png"] == written["fused.png"]
     assert of_arrays["depth"].position.shape == of_files["depth"].position.shape
