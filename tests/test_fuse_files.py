@@ -73,7 +73,7 @@ def test_it_never_overwrites_unless_asked(stack):
     [
         ({"overwite": True}, "no option `overwite`; did you mean `overwrite`"),
         ({"zzz": 1}, "no option `zzz`$"),
-        ({"align_only": True}, "use `align_stack`"),
+        ({"align_only": True}, "align with cofuse.align_stack"),
         ({"sigma": "much"}, "`sigma` is 'much'"),
     ],
 )

@@ -51,7 +51,7 @@ def fuse_files(
     progress
         Called with a `Progress` now and then; may raise to cancel.
     **options
-        The options of ``cofuse fuse --help``, with underscores: ``align=False``,
+        The options of ``cofuse fuse``, with underscores: ``align=False``,
         ``preset="fast"``, ``depth_map="depth.png"``, ``overwrite=True``. Defaults are the same.
 
     Returns
@@ -68,7 +68,7 @@ def fuse_files(
             hint = f"; did you mean `{near[0]}`?" if near else ""
             raise CofuseError(f"there is no option `{name}`{hint}")
         if name == "align_only":
-            raise CofuseError("`align_only` writes no picture; use `align_stack` and `aligned`")
+            raise CofuseError("`align_only` writes no picture; align with cofuse.align_stack and cofuse.aligned")
         kind = {field.name: str(field.type) for field in fields(_GROUPS[_GROUP_OF[name]])}[name]
         if "Path" in kind and value is not None:
             value = Path(value)
