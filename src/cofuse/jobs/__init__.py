@@ -68,7 +68,9 @@ def fuse_files(
             hint = f"; did you mean `{near[0]}`?" if near else ""
             raise CofuseError(f"there is no option `{name}`{hint}")
         if name == "align_only":
-            raise CofuseError("`align_only` writes no picture; align with cofuse.align_stack and cofuse.aligned")
+            raise CofuseError(
+                "`align_only` writes no picture; align with cofuse.align_stack and cofuse.aligned"
+            )
         kind = {field.name: str(field.type) for field in fields(_GROUPS[_GROUP_OF[name]])}[name]
         if "Path" in kind and value is not None:
             value = Path(value)
