@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from cofuse import PRESETS, Fusion, FusionSettings, Stack, fuse
+from cofuse import PRESETS, Fusion, Stack, fuse
 from cofuse.evaluation.baselines import resolve_method
 
 __all__ = ["LABELS", "LETTER_METHODS", "OURS", "RIVALS", "run_method", "settings_of"]
@@ -55,5 +55,6 @@ def settings_of(method: str, n: int) -> dict[str, Any]:
 def run_method(method: str, settings: dict[str, Any], stack: Stack, sigma: float) -> Fusion:
     """Fuse a stack whose noise level is known."""
     if method in OURS:
-        return fuse(stack, sigma=sigma, preset=FusionSettings(**settings))
+        preset = replace(PRESETS[method.removesuffix("-dense")], **settings)
+        return fuse(stack, sigma=sigma, preset=preset)
     return resolve_method(method.removesuffix("-dense"))(stack, sigma=sigma, **settings)

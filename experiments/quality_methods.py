@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse import PRESETS, CofuseError, Fusion, FusionSettings, Stack, fuse
+from cofuse import PRESETS, AutoSettings, CofuseError, Fusion, Stack, fuse
 from cofuse.evaluation.baselines import DENOISERS, METHODS
 from cofuse.evaluation.baselines.denoising import denoise_picture
 from cofuse.sensor import noise_level
@@ -119,7 +119,7 @@ def _fuse_clean(choice: str, stack: Stack) -> Fusion:
 
 def _run_variant(given: dict[str, Any], stack: Stack, sigma: float) -> Fusion:
     """Run `auto` with settings and keywords of its own."""
-    known = {field.name for field in fields(FusionSettings)}
+    known = {field.name for field in fields(AutoSettings)}
     settings = {name: value for name, value in given.items() if name in known}
     keywords = _fuse_keywords({k: v for k, v in given.items() if k not in known})
     preset = replace(PRESETS["auto"], **settings)
@@ -131,7 +131,7 @@ def _fuse_keywords(keywords: dict[str, Any]) -> dict[str, Any]:
     for name in keywords:
         if name not in inspect.signature(fuse).parameters:
             raise CofuseError(
-                f"fuse has no keyword {name!r} and FusionSettings no such setting: "
+                f"fuse has no keyword {name!r} and AutoSettings no such setting: "
                 "this version of cofuse cannot be asked for it"
             )
     return keywords

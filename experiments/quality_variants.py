@@ -6,7 +6,7 @@ from typing import Any
 
 __all__ = ["VARIANTS"]
 
-#: Keywords of `FusionSettings`, laid over those of the preset `auto`, or of `fuse`, by name. The
+#: Keywords of `AutoSettings`, laid over those of the preset `auto`, or of `fuse`, by name. The
 #: table holds each variant, told σ, against `auto`.
 VARIANTS: dict[str, dict[str, Any]] = {
     "mixed, not restored": {"denoise": 0.0},

@@ -74,9 +74,7 @@ def test_given_sigma_preset_operator_and_settings_reach_the_library(place, scene
     expected = cofuse.fuse(
         scene.frames,
         sigma=9,
-        preset=cofuse.FusionSettings(
-            method="letter", operator="full-7", stride=3, x_step="surrogate"
-        ),
+        preset=cofuse.PaperSettings(stride=3, x_step="surrogate"),
         operator="full-8",
         align=False,
     )
@@ -141,7 +139,7 @@ def test_json_is_the_report_with_the_right_numbers(place, scene, capsys):
     assert err == "" and json.loads((place / "x.json").read_text("utf-8")) == report
     result = cofuse.fuse(
         scene.frames,
-        preset=cofuse.FusionSettings(method="letter", operator="full-7", stride=4),
+        preset=cofuse.PaperSettings(stride=4),
     )
     assert report["cofuse"] == cofuse.__version__ and report["output"] == "x.png"
     assert report["frames"] == {
@@ -180,7 +178,7 @@ def test_report_of_the_trained_model_names_it_and_its_stages(place, scene, capsy
     assert run(*arguments, "--no-align") == 0
     report = json.loads(capsys.readouterr().out)
     used = report["settings"]
-    assert (used["preset"], used["method"], used["model"]) == ("auto", "mixed", "auto")
+    assert (used["preset"], used["model"]) == ("auto", "auto")
     assert used["denoise"] == 0.5
     assert set(report["seconds"]) == {"noise", "fusion", "restoration", "total"} | AROUND
     assert not report["traces"]
@@ -403,14 +401,14 @@ def test_frames_that_do_not_work(place, refused, frames, words):
         (("-o", "x.png", "--set", "model=."), (". is no model", "look.onnx")),
         (("-o", "x.png", "--set", "model="), ("look.onnx",)),
         (("-o", "x.png", "--set", "model=lacking"), ("lacking", "has no weigh.onnx")),
-        (("-o", "x.png", "--set", "seam=3"), ("seam=3", "window")),
-        (("-o", "x.png", "--set", "colour=blue"), ("colour=blue", "window")),
-        (("-o", "x.png", "--set", "window"), ("window", "NAME=VALUE")),
-        (("-o", "x.png", "--set", "window=wide"), ("window=wide", "11")),
-        (("-o", "x.png", "--set", "window=2.5"), ("window=2.5",)),
-        (("-o", "x.png", "--set", "window=0"), ("--set: `window` is 0",)),
-        (("-o", "x.png", "--set", "method=magic"), ("magic", "letter")),
-        (("-o", "x.png", "--set", "local-weight=nan"), ("local_weight",)),
+        (("-o", "x.png", "--set", "seam=3"), ("seam=3", "model")),
+        (("-o", "x.png", "--set", "colour=blue"), ("colour=blue", "model")),
+        (("-o", "x.png", "--preset", "fast", "--set", "window"), ("window", "NAME=VALUE")),
+        (("-o", "x.png", "--preset", "fast", "--set", "window=wide"), ("window=wide", "11")),
+        (("-o", "x.png", "--preset", "fast", "--set", "window=2.5"), ("window=2.5",)),
+        (("-o", "x.png", "--preset", "fast", "--set", "window=0"), ("--set: `window` is 0",)),
+        (("-o", "x.png", "--set", "window=3"), ("names no setting", "model")),
+        (("-o", "x.png", "--preset", "paper", "--set", "local-weight=nan"), ("local_weight",)),
         (("-o", "x.png", "--set", "epsilon=little"), ("epsilon",)),
         (("-o", "x.png", "--white", "dark"), ("--white", "dark")),
         (("-o", "x.png", "--white", "-1"), ("white is -1",)),

@@ -259,8 +259,8 @@ def test_the_other_presets_do_not_depend_on_it_either(preset: str) -> None:
 
 sizes = st.integers(1, 12_000)
 works = st.builds(
-    lambda height, width, colour, dtype, frames, inside, method: Work(
-        (height, width, *[3] * colour), dtype, frames, method, inside
+    lambda height, width, colour, dtype, frames, inside, preset: Work(
+        (height, width, *[3] * colour), dtype, frames, preset, inside
     ),
     sizes,
     sizes,
@@ -268,7 +268,7 @@ works = st.builds(
     st.sampled_from(["uint8", "uint16", "float32"]),
     st.integers(1, 500),
     st.booleans(),
-    st.sampled_from(["mixed", "shrinkage", "letter"]),
+    st.sampled_from(["auto", "fast", "paper"]),
 )
 
 

@@ -13,8 +13,8 @@ from cofuse import Progress, fuse
 from cofuse.evaluation.metrics import psnr
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
 from cofuse.fusion import auto
-from cofuse.fusion.auto import MixedRun
-from cofuse.fusion.presets import FusionSettings
+from cofuse.fusion.auto import AutoRun
+from cofuse.fusion.presets import AutoSettings
 from cofuse.images import Stack
 from cofuse.images.bands import MIXED_BANDS, REACH
 from cofuse.model import restoring, weighing
@@ -271,7 +271,12 @@ def test_features_made_again_make_the_same_bits(colour: bool) -> None:
     law = NoiseLaw.white(8.0, frames=3, colour=colour)
     made = []
     for keep in (True, False):
-        run = MixedRun(Stack.from_arrays(frames), FusionSettings(), silent, keep_features=keep)
+        run = AutoRun(
+            stack=Stack.from_arrays(frames),
+            settings=AutoSettings(),
+            progress=silent,
+            keep_features=keep,
+        )
         made.append(run.weigh_and_restore(law, 0.7))
     (first, choice), (second, other) = made
     assert np.array_equal(first, second) and np.array_equal(choice.index, other.index)

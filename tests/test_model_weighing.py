@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
-from cofuse.fusion.auto import MixedRun
-from cofuse.fusion.presets import FusionSettings
+from cofuse.fusion.auto import AutoRun
+from cofuse.fusion.presets import AutoSettings
 from cofuse.images import Stack
 from cofuse.images.bands import MIXED_BANDS, split
 from cofuse.images.tiles import Tile, tiles_of
@@ -424,7 +424,7 @@ def test_fine_and_coarse_noise_are_told_apart() -> None:
 
 def mixed_by_run(frames: list[NDArray[np.uint8]], law: NoiseLaw) -> tuple[Levels, Levels]:
     """Weights and mixture of frames that are one part."""
-    run = MixedRun(Stack.from_arrays(frames), FusionSettings(), silent)
+    run = AutoRun(stack=Stack.from_arrays(frames), settings=AutoSettings(), progress=silent)
     ((part, numbers, weights, mixture),) = run.mixed(NETWORKS, frames_told(law))
     assert part.here == tuple(slice(0, length) for length in frames[0].shape[:2])
     every = np.zeros((len(frames), *weights.shape[1:]), np.float32)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cofuse.errors import CofuseError
     from cofuse.evaluation.simulation import simulate_stack
     from cofuse.files import read_image, read_stack, write_image
-    from cofuse.fusion import PRESETS, FusionSettings, fuse
+    from cofuse.fusion import PRESETS, AutoSettings, FastSettings, PaperSettings, fuse
     from cofuse.images import Fusion, Stack
     from cofuse.jobs import fuse_files
     from cofuse.learning import learn_operator, learn_separable_operator
@@ -25,10 +25,12 @@ __version__ = "0.1.0"
 __all__ = [
     "PRESETS",
     "AnalysisOperator",
+    "AutoSettings",
     "CofuseError",
+    "FastSettings",
     "Fusion",
-    "FusionSettings",
     "NoiseLaw",
+    "PaperSettings",
     "Progress",
     "Stack",
     "__version__",
@@ -52,7 +54,7 @@ _HOMES = {
     "depth": ("estimate_depth",),
     "errors": ("CofuseError",),
     "files": ("read_image", "read_stack", "write_image"),
-    "fusion": ("PRESETS", "FusionSettings", "fuse"),
+    "fusion": ("PRESETS", "AutoSettings", "FastSettings", "PaperSettings", "fuse"),
     "images": ("Fusion", "Stack"),
     "jobs": ("fuse_files",),
     "learning": ("learn_operator", "learn_separable_operator"),

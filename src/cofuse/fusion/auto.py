@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cofuse.fusion.choice import Choice
 from cofuse.fusion.distinct import distinct_frames
+from cofuse.fusion.presets import AutoSettings
 from cofuse.fusion.run import Levels, Run
 from cofuse.images import Fusion, Pixels
 from cofuse.images.bands import MIXED_BANDS, mean_of_channels, smoothed
@@ -26,18 +27,24 @@ from cofuse.model.restoring import NoiseLeft, halved, restore
 from cofuse.model.runtime import Networks, load_networks
 from cofuse.model.telling import FrameTold, frames_told
 from cofuse.model.weighing import glance, weigh
-from cofuse.progress import Progress
+from cofuse.progress import Preview, Progress
 from cofuse.sensor import NoiseLaw, estimate_noise
 
-__all__ = ["MixedRun"]
+__all__ = ["AutoRun"]
 
 #: Of the way from as much weight as all others have to all of it: below, a choice is a lottery.
 _LOTTERY = 0.25
 
 
-@dataclass
-class MixedRun(Run):
+@dataclass(kw_only=True)
+class AutoRun(Run):
     """Every stack goes one way, clean or noisy: weigh, mix, restore what noise is left."""
+
+    settings: AutoSettings
+    #: Whether the features of all frames of a large tile are kept; see `fusion.memory`.
+    keep_features: bool = True
+    #: Told of every part of the picture as soon as it is there; noise may be taken out after that.
+    preview: Preview | None = None
 
     def fuse(self, noise: NoiseLaw | None, denoise: float) -> Fusion:
         """Fuse; ``denoise`` blends the mixture with the restored one."""

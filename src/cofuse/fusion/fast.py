@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.fusion.choice import Choice, choose, compose, remove_small_regions, window_activity
+from cofuse.fusion.presets import FastSettings
 from cofuse.fusion.run import Levels, Run
 from cofuse.images import Fusion, Pixels
 from cofuse.operators import AnalysisOperator, load_operator
@@ -17,14 +18,15 @@ from cofuse.progress import Progress
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.spectrum import luminance_levels, noise_seen
 
-__all__ = ["ShrinkageRun"]
+__all__ = ["FastRun"]
 
 
-@dataclass
-class ShrinkageRun(Run):
+@dataclass(kw_only=True)
+class FastRun(Run):
     """Fast and without a trained model."""
 
-    operator: AnalysisOperator | None = None
+    settings: FastSettings
+    operator: AnalysisOperator
 
     def fuse(self, noise: NoiseLaw | None, denoise: float) -> Fusion:
         """Fuse; ``denoise`` blends the composed picture with the restored one."""
@@ -40,7 +42,6 @@ class ShrinkageRun(Run):
         ``levels`` are those of a `NoiseLaw`: every coefficient is held against the noise in it.
         """
         stack, settings, operator = self.stack, self.settings, self.operator
-        assert operator is not None, "fusion looks the operator up"
         restoring = load_operator(settings.restoring_operator) if levels.any() else None
         if restoring:
             patch_positions(stack.shape, restoring.patch_size, 1)

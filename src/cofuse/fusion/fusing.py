@@ -14,7 +14,13 @@ from numpy.typing import ArrayLike
 from cofuse.arguments import MOST_SIGMA, check, check_callback, check_number, check_sigma
 from cofuse.errors import CofuseError
 from cofuse.fusion.memory import Work, plan_fusion
-from cofuse.fusion.presets import PRESETS, FusionSettings, resolve_preset
+from cofuse.fusion.presets import (
+    AutoSettings,
+    FastSettings,
+    FusionSettings,
+    preset_name,
+    resolve_preset,
+)
 from cofuse.images import Fusion, Stack
 from cofuse.model.devices import DEVICES, resolve_device
 from cofuse.operators import AnalysisOperator, load_operator
@@ -22,7 +28,7 @@ from cofuse.operators.patches import patch_positions
 from cofuse.progress import Preview, ProgressCallback, silent
 from cofuse.sensor.law import NoiseLaw
 
-__all__ = ["PRESETS", "FusionSettings", "fuse"]
+__all__ = ["fuse"]
 
 
 def fuse(
@@ -100,12 +106,12 @@ def fuse(
         check_callback("preview", preview)
     if len(stack) == 1:
         warnings.warn("one frame only: there is nothing to fuse, it is restored", stacklevel=2)
-    if settings.method == "mixed" and operator is not None:
+    if isinstance(settings, AutoSettings) and operator is not None:
         raise CofuseError(
             "an operator was given, but the trained model has filters of its own; use operators "
             "with the preset fast or paper"
         )
-    if settings.method == "mixed":
+    if isinstance(settings, AutoSettings):
         place = resolve_device(device, pixels=len(stack) * stack.height * stack.width)
     elif device in ("auto", "cpu"):
         place = "cpu"
@@ -122,37 +128,37 @@ def fuse(
         stack.shape,
         stack.dtype,
         len(stack),
-        settings.method,
+        preset_name(settings),
         in_memory=stack.in_memory,
         restores=(law is None or law.overall > 0) and denoise > 0,
     )
     plan = plan_fusion(work, max_memory=max_memory, begun=stack.at_hand)
-    if settings.method != "mixed":
-        if not isinstance(operator, AnalysisOperator):
-            operator = load_operator(settings.operator if operator is None else operator)
-        patch_positions(stack.shape, operator.patch_size, 1)  # refuses a picture below patch size
-    # Frames are looked at several times: each is decoded and brought into place once.
-    with stack.kept() as kept:
-        if settings.method == "mixed":
-            from cofuse.fusion.auto import MixedRun
+    if isinstance(settings, AutoSettings):
+        # Frames are looked at several times: each is decoded and brought into place once.
+        with stack.kept() as kept:
+            from cofuse.fusion.auto import AutoRun
 
-            mixed = MixedRun(
-                kept,
-                settings,
-                progress,
+            return AutoRun(
+                stack=kept,
+                settings=settings,
+                progress=progress,
                 keep_features=plan.keep_features,
                 device=place,
                 preview=preview,
-            )
-            return mixed.fuse(law, denoise)
-        assert isinstance(operator, AnalysisOperator)
-        if settings.method == "shrinkage":
-            from cofuse.fusion.fast import ShrinkageRun
+            ).fuse(law, denoise)
+    if not isinstance(operator, AnalysisOperator):
+        operator = load_operator(settings.operator if operator is None else operator)
+    patch_positions(stack.shape, operator.patch_size, 1)  # refuses a picture below patch size
+    with stack.kept() as kept:
+        if isinstance(settings, FastSettings):
+            from cofuse.fusion.fast import FastRun
 
-            return ShrinkageRun(kept, settings, progress, operator=operator).fuse(law, denoise)
-        from cofuse.fusion.paper import LetterRun
+            fast = FastRun(stack=kept, settings=settings, progress=progress, operator=operator)
+            return fast.fuse(law, denoise)
+        from cofuse.fusion.paper import PaperRun
 
-        return LetterRun(kept, settings, progress, operator=operator).fuse(law, denoise)
+        paper = PaperRun(stack=kept, settings=settings, progress=progress, operator=operator)
+        return paper.fuse(law, denoise)
 
 
 def _given_noise(stack: Stack, sigma: float | None, noise: NoiseLaw | None) -> NoiseLaw | None:

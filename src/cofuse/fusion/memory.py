@@ -32,7 +32,7 @@ _SECONDS_TO_WEIGH, _SECONDS_TO_RESTORE = 1.2e-6, 2.4e-6
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be fused: frames of a shape and dtype, by a method of `FusionSettings`.
+    """What is to be fused: frames of a shape and dtype, by a preset.
 
     ``in_memory`` says that the frames are arrays which the process has already, ``restores`` that
     noise may have to be taken out.
@@ -41,7 +41,7 @@ class Work:
     shape: tuple[int, ...]
     dtype: DTypeLike
     frames: int
-    method: str = "mixed"
+    preset: str = "auto"
     in_memory: bool = False
     restores: bool = True
 
@@ -115,7 +115,7 @@ def _peak(work: Work, *, keep_features: bool) -> int:
     frame = pixels * channels * np.dtype(work.dtype).itemsize
     # While frames come in: the file, the picture, the aligned picture, and the reference.
     stages = [0 if work.in_memory else 5 * frame]
-    if work.method == "mixed":
+    if work.preset == "auto":
         maps = pixels * ((1 if work.frames <= 256 else 2) + 4)
         tiles = weighing.working_bytes((height, width), work.frames, keep=keep_features)
         if work.restores:
@@ -125,7 +125,7 @@ def _peak(work: Work, *, keep_features: bool) -> int:
             maps + frame + tiles,
             maps + 3 * frame,  # writing to a compressed format
         ]
-    elif work.method == "letter":
+    elif work.preset == "paper":
         stages.append(_PAPER_BYTES * pixels + frame)
     else:
         stages.append((_FAST_BYTES + _FAST_BYTES_A_CHANNEL * channels) * pixels + frame)

@@ -8,6 +8,7 @@ import numpy as np
 
 from cofuse.errors import CofuseError
 from cofuse.fusion.choice import Choice, choose, gather_patches, patch_activity, patch_votes
+from cofuse.fusion.presets import PaperSettings
 from cofuse.fusion.run import Levels, Run
 from cofuse.images import Fusion, Pixels, from_opponent, to_opponent
 from cofuse.operators import AnalysisOperator
@@ -16,14 +17,15 @@ from cofuse.operators.patches import average_patches, patch_positions
 from cofuse.operators.reconstruction import reconstruct
 from cofuse.sensor import NoiseLaw
 
-__all__ = ["LetterRun"]
+__all__ = ["PaperRun"]
 
 
-@dataclass
-class LetterRun(Run):
+@dataclass(kw_only=True)
+class PaperRun(Run):
     """The letter's method, patch by patch."""
 
-    operator: AnalysisOperator | None = None
+    settings: PaperSettings
+    operator: AnalysisOperator
 
     def fuse(self, noise: NoiseLaw | None, denoise: float) -> Fusion:
         """Fuse; the letter knows no strength between all and nothing."""
@@ -39,7 +41,6 @@ class LetterRun(Run):
     def estimate_and_reconstruct(self) -> tuple[Pixels, Choice]:
         """Choose patches, estimate each, average them, and reconstruct the whole."""
         stack, settings, operator = self.stack, self.settings, self.operator
-        assert operator is not None, "fusion looks the operator up"
         n = operator.patch_size
         shape = (stack.height, stack.width)
         positions = patch_positions(shape, n, settings.stride or n - 1)
@@ -79,7 +80,6 @@ class LetterRun(Run):
         """Solve the letter's global problem on one plane; without noise there is none."""
         if self.sigma == 0 or self.settings.global_weight == 0:
             return plane
-        assert self.operator is not None, "fusion looks the operator up"
         plane, self.trace[f"reconstruction{name}"] = reconstruct(
             plane,
             self.operator,

@@ -1,69 +1,98 @@
-"""How to fuse: the settings, what they may be, and the presets."""
+"""The presets: what each method can be set to."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
 
 from cofuse.arguments import check, check_number
 
-__all__ = ["PRESETS", "FusionSettings", "resolve_preset"]
+__all__ = [
+    "PRESETS",
+    "AutoSettings",
+    "FastSettings",
+    "FusionSettings",
+    "PaperSettings",
+    "preset_name",
+    "resolve_preset",
+]
 
-#: What settings that are words may be.
-_WORDS = {
-    "method": ("mixed", "shrinkage", "letter"),
-    "x_step": ("exact", "surrogate"),
-}
 
-
-@dataclass(frozen=True)
-class FusionSettings:
-    """How to fuse. The presets are instances of this; `dataclasses.replace` makes others.
+@dataclass(frozen=True, kw_only=True)
+class AutoSettings:
+    """The trained model: frames weighed at every pixel, band by band, mixed, and restored.
 
     Attributes
     ----------
-    method
-        ``"mixed"``: the trained model weighs all frames at every pixel, band by band; their
-        mixture is restored as far as noise is left in it. ``"shrinkage"``: choose pixels by
-        windowed activity with small regions cleaned up; with noise, choose on shrunken frames and
-        shrink the composed picture. ``"letter"``: the letter's method, patch by patch.
     model
-        Name or folder of the trained model (mixed).
-    operator
-        Name or file of the operator that measures activity, and that the letter restores with
-        (shrinkage, letter).
-    window
-        Side in pixels over which activity is averaged (shrinkage).
-    smallest_region
-        Regions of the choice smaller than this share of what is a frame's on average, the
-        picture over the number of frames, are cleaned up (shrinkage).
-    restoring_operator
-        Name or file of the orthonormal operator that restores (shrinkage).
-    stride
-        Distance of neighbouring patches (letter). None is its "overlapping length 1" read
-        literally, n − 1 (6 for patches of 7); 1 takes every patch.
-    local_weight, global_weight
-        λ and λ′ of the local estimate and the global reconstruction, as multiples of σ (letter).
-    epsilon
-        If given, the local estimate is constrained to ‖Ωx‖₁ ≤ ε on normalised patches instead of
-        penalised; the letter's value is 0.1 (letter).
-    accuracy
-        Certified distance (RMS, grey levels) from the minimiser at which the global
-        reconstruction stops; the real distance is several times smaller (letter).
-    max_iterations
-        Limit of every iterative solver (letter).
-    x_step
-        ``"exact"`` or ``"surrogate"``, the letter's first-order form (letter).
+        Name or folder of the trained model.
     """
 
-    method: Literal["mixed", "shrinkage", "letter"] = "mixed"
     model: str = "auto"
+
+    def __post_init__(self) -> None:
+        _check_name("model", self.model)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FastSettings:
+    """Pixels chosen by an operator's activity; noise is shrunk. No trained model.
+
+    Attributes
+    ----------
+    operator
+        Name or file of the operator that measures activity.
+    window
+        Side in pixels over which activity is averaged.
+    smallest_region
+        Regions of the choice smaller than this share of a frame's fair share (the picture over the
+        number of frames) are given to their surroundings.
+    restoring_operator
+        Name or file of the orthonormal operator that restores.
+    """
+
     operator: str = "separable-7"
     window: int = 11
     smallest_region: float = 0.02
     restoring_operator: str = "dct-7"
+
+    def __post_init__(self) -> None:
+        _check_name("operator", self.operator)
+        _check_name("restoring_operator", self.restoring_operator)
+        check_number("window", self.window, 1, whole=True)
+        check_number("smallest_region", self.smallest_region, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperSettings:
+    """The letter's method, patch by patch.
+
+    Attributes
+    ----------
+    operator
+        Name or file of the operator.
+    stride
+        Distance of neighbouring patches. None is the letter's "overlapping length 1" read
+        literally, n − 1 (6 for patches of 7); 1 takes every patch.
+    local_weight, global_weight
+        λ and λ′ of the local estimate and the global reconstruction, as multiples of σ.
+    epsilon
+        If given, the local estimate is constrained to ‖Ωx‖₁ ≤ ε on normalised patches instead of
+        penalised; the letter's value is 0.1.
+    accuracy
+        Certified distance (RMS, grey levels) from the minimiser at which the global reconstruction
+        stops; the real distance is several times smaller.
+    max_iterations
+        Limit of every iterative solver.
+    x_step
+        ``"exact"`` or ``"surrogate"``, the letter's first-order form.
+    """
+
+    operator: str = "full-7"
     stride: int | None = None
     local_weight: float = 0.4
     global_weight: float = 0.03
@@ -73,27 +102,29 @@ class FusionSettings:
     x_step: Literal["exact", "surrogate"] = "exact"
 
     def __post_init__(self) -> None:
-        for name in ("local_weight", "global_weight", "smallest_region"):
+        _check_name("operator", self.operator)
+        for name in ("local_weight", "global_weight"):
             check_number(name, getattr(self, name), 0)
-        for name in ("window", "stride", "max_iterations"):
-            if name != "stride" or self.stride is not None:
-                check_number(name, getattr(self, name), 1, whole=True)
+        check_number("max_iterations", self.max_iterations, 1, whole=True)
+        if self.stride is not None:
+            check_number("stride", self.stride, 1, whole=True)
         for name in ("accuracy", "epsilon"):
             if name != "epsilon" or self.epsilon is not None:
                 check(name, getattr(self, name), "a number above 0", lambda v: 0 < v < np.inf)
-        for name in ("model", "operator", "restoring_operator"):
-            check(name, getattr(self, name), "a name or a file", lambda v: isinstance(v, str))
-        for name, known in _WORDS.items():
-            check(name, getattr(self, name), " or ".join(known), known.__contains__)
+        check("x_step", self.x_step, "exact or surrogate", ("exact", "surrogate").__contains__)
 
+
+def _check_name(name: str, value: object) -> None:
+    check(name, value, "a name or a file", lambda given: isinstance(given, str))
+
+
+FusionSettings = AutoSettings | FastSettings | PaperSettings
 
 #: The settings by name. ``auto`` makes the best picture; ``fast`` does without the trained model;
-#: ``paper`` is the letter read literally.
-PRESETS = {
-    "auto": FusionSettings(),
-    "fast": FusionSettings(method="shrinkage"),
-    "paper": FusionSettings(method="letter", operator="full-7"),
-}
+#: ``paper`` is the letter read literally. `dataclasses.replace` makes others of them.
+PRESETS: Mapping[str, FusionSettings] = MappingProxyType(
+    {"auto": AutoSettings(), "fast": FastSettings(), "paper": PaperSettings()}
+)
 
 
 def resolve_preset(preset: str | FusionSettings) -> FusionSettings:
@@ -102,3 +133,8 @@ def resolve_preset(preset: str | FusionSettings) -> FusionSettings:
         return preset
     check("preset", preset, f"one of {', '.join(PRESETS)}", PRESETS.__contains__)
     return PRESETS[preset]
+
+
+def preset_name(settings: FusionSettings) -> str:
+    """Name the preset that settings belong to."""
+    return next(name for name, known in PRESETS.items() if type(known) is type(settings))

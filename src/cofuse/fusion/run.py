@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.fusion.choice import Choice
-from cofuse.fusion.presets import FusionSettings
 from cofuse.images import Fusion, Pixels, Stack, from_opponent, to_opponent
-from cofuse.progress import Preview, Progress, ProgressCallback, SolverTrace
+from cofuse.progress import Progress, ProgressCallback, SolverTrace
 from cofuse.sensor import NoiseLaw, estimate_noise
 
 __all__ = ["Levels", "Run"]
@@ -22,15 +21,12 @@ __all__ = ["Levels", "Run"]
 Levels = NDArray[np.float32]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Run:
     """One fusion under way: what every stage needs, and what the stages leave behind."""
 
     stack: Stack
-    settings: FusionSettings
     progress: ProgressCallback
-    #: Whether what networks see of all frames of a large tile is kept; see `fusion.memory`.
-    keep_features: bool = True
     #: The noise that was found or given, and its level as far as it is taken out.
     noise: NoiseLaw | None = None
     sigma: float = 0.0
@@ -38,8 +34,6 @@ class Run:
     seconds: dict[str, float] = field(default_factory=dict)
     #: Where the trained model works, as `resolve_device` says.
     device: str = "cpu"
-    #: Told of every part of the picture as soon as it is there; noise may be taken out after that.
-    preview: Preview | None = None
 
     def find_noise(self, noise: NoiseLaw | None) -> NoiseLaw:
         """Take the noise as given, or estimate it; returns what is to be taken out."""

@@ -20,6 +20,7 @@ from cofuse.files.transaction import Transaction, clear_leftovers
 from cofuse.files.writing import check_output
 from cofuse.fusion import fuse
 from cofuse.fusion.memory import Work, estimate_seconds, plan_fusion
+from cofuse.fusion.presets import preset_name
 from cofuse.images import Fusion, Pixels, Stack
 from cofuse.images.memory import format_size, parse_size
 from cofuse.jobs.aligned_frames import check_folder, write_aligned
@@ -197,7 +198,9 @@ class Job:
 
     def _work(self, stack: Stack) -> Work:
         restores = self._noisy and self.request.fusing.denoise > 0
-        return Work(stack.shape, stack.dtype, len(stack), self.settings.method, restores=restores)
+        return Work(
+            stack.shape, stack.dtype, len(stack), preset_name(self.settings), restores=restores
+        )
 
     def run(
         self, progress: ProgressCallback = silent, *, preview: Preview | None = None

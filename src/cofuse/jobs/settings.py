@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 from cofuse.arguments import MOST_SIGMA, check_number, check_sigma
 from cofuse.errors import CofuseError
-from cofuse.fusion.presets import FusionSettings, resolve_preset
+from cofuse.fusion.presets import AutoSettings, FastSettings, FusionSettings, resolve_preset
 from cofuse.jobs.options import Fusing
 from cofuse.jobs.saved import read_saved
 from cofuse.model.devices import resolve_device
@@ -24,7 +24,7 @@ def chosen_settings(fusing: Fusing) -> FusionSettings:
     """Take a preset's settings and change some, each NAME=VALUE read as the setting's type."""
     settings = resolve_preset(fusing.preset)
     changed: dict[str, Any] = {}
-    kinds = get_type_hints(FusionSettings)
+    kinds = get_type_hints(type(settings))
     for change in fusing.setting:
         name, equals, text = change.partition("=")
         name = name.strip().replace("-", "_")
@@ -90,12 +90,12 @@ def given_noise(sigma: str, noise: Path | None, frames: int, *, colour: bool) ->
 def check_settings(settings: FusionSettings, fusing: Fusing) -> None:
     """Refuse, before frames are looked for, what `fuse` would refuse after they were aligned."""
     check_number("denoise", fusing.denoise, 0, 1)
-    if settings.method != "mixed" and fusing.device not in ("auto", "cpu"):
+    if not isinstance(settings, AutoSettings) and fusing.device not in ("auto", "cpu"):
         raise CofuseError(
             f"device {fusing.device} was asked for, but only the preset auto runs on devices; use "
             "it, or `device='cpu'`"
         )
-    if settings.method == "mixed":
+    if isinstance(settings, AutoSettings):
         if fusing.device != "auto":
             resolve_device(fusing.device)
         if fusing.operator is not None:
@@ -106,7 +106,7 @@ def check_settings(settings: FusionSettings, fusing: Fusing) -> None:
         model_folder(settings.model)
         return
     load_operator(settings.operator if fusing.operator is None else fusing.operator)
-    if settings.method == "shrinkage":
+    if isinstance(settings, FastSettings):
         load_operator(settings.restoring_operator)
     elif fusing.denoise != 1:
         raise CofuseError(
@@ -119,12 +119,12 @@ def check_size(
     settings: FusionSettings, fusing: Fusing, noise: NoiseLaw | None, shape: tuple[int, ...]
 ) -> None:
     """Refuse operators whose patches are larger than the frames."""
-    if settings.method == "mixed":
+    if isinstance(settings, AutoSettings):
         return
     patch_positions(
         shape,
         load_operator(settings.operator if fusing.operator is None else fusing.operator).patch_size,
         1,
     )
-    if settings.method == "shrinkage" and noise is not None and noise.overall > 0:
+    if isinstance(settings, FastSettings) and noise is not None and noise.overall > 0:
         patch_positions(shape, load_operator(settings.restoring_operator).patch_size, 1)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.fusion.choice import window_activity
-from cofuse.fusion.presets import PRESETS
+from cofuse.fusion.presets import FastSettings
 from cofuse.images import Stack, luminance
 from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.web.pyramid import Sliceable
@@ -21,7 +21,7 @@ __all__ = ["FILTERS_SHOWN", "Firing", "PixelFacts", "operator_pictures", "pixel_
 FILTERS_SHOWN = 12
 
 #: The settings whose operator and window measure the activity.
-_FAST = PRESETS["fast"]
+_FAST = FastSettings()
 
 
 @dataclass(frozen=True)

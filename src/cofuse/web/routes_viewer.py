@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import FileResponse, JSONResponse
 
-from cofuse.fusion.presets import PRESETS
+from cofuse.fusion.presets import FastSettings
 from cofuse.web.naming import file_name
 from cofuse.web.pixel_facts import operator_pictures
 from cofuse.web.schemas import AnyJSON, Job, JobRecord, Pending, PictureInfo, Strokes
@@ -183,7 +183,7 @@ def operator() -> AnyJSON:
     """The filters that measure activity, each scaled to 0-255, grey for zero."""
     filters = operator_pictures()
     flat = filters.reshape(len(filters), -1).tolist()
-    return {"name": PRESETS["fast"].operator, "side": filters.shape[1], "filters": flat}
+    return {"name": FastSettings().operator, "side": filters.shape[1], "filters": flat}
 
 
 def _page(job: JobRecord, facts: dict[str, Any]) -> str:
