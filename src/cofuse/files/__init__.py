@@ -1,11 +1,12 @@
 """Pictures and reports on disk: read, checked, written whole or not at all."""
 
-from cofuse.files.metadata import Metadata, read_metadata
+from cofuse.files.metadata import Metadata
 from cofuse.files.reading import (
     IN_MEMORY_BYTES,
     read_alpha,
     read_alphas,
     read_image,
+    read_metadata,
     read_stack,
 )
 from cofuse.files.reports import check_report, fusion_report, write_json

@@ -23,6 +23,7 @@ __all__ = [
     "DTYPES",
     "MAX_PIXELS",
     "Picture",
+    "animation_note",
     "check_packing",
     "check_size",
     "describe",
@@ -113,6 +114,11 @@ def describe(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
     return f"{shape[1]}x{shape[0]} {'RGB' if len(shape) == 3 else 'grey'} {dtype}"
 
 
+def animation_note(frames: int) -> str:
+    """Say what is left out of an animation, for `Picture.left_out`."""
+    return f"is an animation of {frames} pictures, of which the first is read" if frames > 1 else ""
+
+
 @contextmanager
 def explained(label: object) -> Iterator[None]:
     """Turn whatever a codec raises into one line that names the file."""
@@ -183,7 +189,7 @@ def oriented_shape(width: int, height: int, colour: bool, orientation: int) -> t
 def orientation_of(block: bytes | None) -> int:
     """Find the orientation in an EXIF block; 1, upright, where it says nothing sensible."""
     try:
-        value = exif.parse_block(block or b"").integer(exif.ORIENTATION)
+        value = exif.parse_block(block).integer(exif.ORIENTATION)
     except (ValueError, struct.error):  # damaged metadata is no reason to refuse whole pixels
         return 1
     return value if value is not None and 1 <= value <= 8 else 1

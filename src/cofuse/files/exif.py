@@ -14,6 +14,9 @@ from datetime import datetime
 
 __all__ = ["Exif", "Field", "Fields", "parse_block", "parse_exif", "read_directory", "updated"]
 
+#: What a JPEG file puts before the block.
+JPEG_EXIF = b"Exif\0\0"
+
 #: Reads so many bytes from an offset; raises ValueError where they are not there.
 Reader = Callable[[int, int], bytes]
 
@@ -103,9 +106,11 @@ class Exif:
         return (x * unit, y * unit) if x and y and unit else None
 
 
-def parse_block(block: bytes, extra: frozenset[int] = frozenset()) -> Exif:
-    """Read an EXIF block, with or without the six bytes a JPEG file puts before it."""
-    data = block[6:] if block.startswith(b"Exif\0\0") else block
+def parse_block(block: bytes | None, extra: frozenset[int] = frozenset()) -> Exif:
+    """Read an EXIF block, if there is one; see `parse_exif`."""
+    if block is None:
+        return Exif()
+    data = block.removeprefix(JPEG_EXIF)
 
     def read(offset: int, size: int) -> bytes:
         if offset + size > len(data):

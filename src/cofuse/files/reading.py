@@ -1,4 +1,4 @@
-"""Pictures in: one file to an array, files and folders to a `Stack`."""
+"""Pictures in: one file to an array or its metadata, files and folders to a `Stack`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,21 @@ from numpy.typing import NDArray
 
 from cofuse.arguments import check_path
 from cofuse.errors import CofuseError
+from cofuse.files.camera import (
+    heif_metadata,
+    inspect_heif,
+    inspect_raw,
+    raw_metadata,
+    white_balance,
+)
 from cofuse.files.decoding import Picture, describe, explained
 from cofuse.files.formats import OnDamage, RawMode, format_of
-from cofuse.files.jpeg import inspect_jpeg
-from cofuse.files.metadata import Metadata, read_metadata
+from cofuse.files.jpeg import inspect_jpeg, jpeg_metadata
+from cofuse.files.metadata import Metadata, checked, tiff_metadata
+from cofuse.files.png import inspect_png, png_metadata
 from cofuse.files.sources import picture_files
 from cofuse.files.tiff import inspect_tiff
-from cofuse.files.web_formats import inspect_bmp, inspect_png, inspect_webp
+from cofuse.files.with_pillow import bmp_metadata, inspect_bmp, inspect_webp, webp_metadata
 from cofuse.images import Stack
 from cofuse.images.white import white_of_type
 
@@ -32,6 +40,7 @@ __all__ = [
     "read_alpha",
     "read_alphas",
     "read_image",
+    "read_metadata",
     "read_stack",
     "stated_white",
 ]
@@ -158,6 +167,40 @@ def read_stack(
     return Stack(kept, white=white, names=names, concurrent=True, kind=kind)
 
 
+def read_metadata(path: PathLike, *, raw_mode: RawMode = "display") -> Metadata:
+    """Read what a picture says of itself without decoding it; of several pages, the first.
+
+    Parameters
+    ----------
+    path
+        The file.
+    raw_mode
+        How camera RAW is developed, for the profile its pixels then have; see `read_image`.
+
+    Returns
+    -------
+    Metadata
+        What is there. Damaged blocks are left out with a warning: they must never stop a picture
+        from being read.
+
+    Raises
+    ------
+    CofuseError
+        The file is missing or no picture.
+    """
+    path = Path(path)
+    kind = format_of(path)
+    with explained(path):
+        if kind == "tiff":
+            return checked(tiff_metadata(path), path)
+        if kind == "raw":
+            return checked(raw_metadata(path, raw_mode), path)
+        if kind == "heif":
+            return checked(heif_metadata(path), path)
+        with path.open("rb") as file:
+            return checked(_METADATA[kind](file), path)
+
+
 def stated_white(pictures: Sequence[Picture], file: Path) -> float | None:
     """What the first file, or the headers of all frames, say of the value of white."""
     kind, deep = format_of(file), pictures[0].dtype == np.uint16
@@ -224,8 +267,6 @@ def _inspect(
     pictures: list[Picture] = []
     balance: list[float] | None = None
     if "raw" in formats:  # all are developed as the first is
-        from cofuse.files.raw import inspect_raw, white_balance
-
         balance = white_balance(files[formats.index("raw")])
     for file, kind in zip(files, formats, strict=True):
         before = len(pictures)
@@ -236,15 +277,17 @@ def _inspect(
                 pictures += inspect_jpeg(file, on_damage=on_damage)
             elif kind == "raw":
                 pictures += inspect_raw(file, balance=balance, mode=raw_mode)
-            elif kind == "heif":
-                from cofuse.files.heif import inspect_heif
-
-                pictures += inspect_heif(file)
             else:
-                pictures += _SIMPLE[kind](file)
+                pictures += _INSPECT[kind](file)
         if len(pictures) == before:
             raise CofuseError(f"{file} holds no pictures; the file is damaged, export it again")
     return pictures
 
 
-_SIMPLE = {"png": inspect_png, "webp": inspect_webp, "bmp": inspect_bmp}
+_INSPECT = {"png": inspect_png, "webp": inspect_webp, "bmp": inspect_bmp, "heif": inspect_heif}
+_METADATA = {
+    "png": png_metadata,
+    "jpeg": jpeg_metadata,
+    "webp": webp_metadata,
+    "bmp": bmp_metadata,
+}

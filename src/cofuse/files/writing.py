@@ -7,23 +7,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from cofuse.arguments import check, check_number, check_path
 from cofuse.errors import CofuseError
-from cofuse.files.bit_depth import BitDepth, convert_depth, dtype_at
 from cofuse.files.encoding import FORMATS, Content, suffix_of
 from cofuse.files.metadata import Metadata, outgoing
 from cofuse.files.owners import hidden_name
 from cofuse.files.transaction import clear_leftovers, exists, move_without_replacing
+from cofuse.images.white import white_of_type
 
-__all__ = ["check_destination", "check_output", "write_image", "written_whole"]
+__all__ = ["BitDepth", "check_destination", "check_output", "write_image", "written_whole"]
 
 Pixels = NDArray[Any]
 PathLike = str | os.PathLike[str]
+
+#: 8 or 16 bits, or floats from 0 to 1.
+BitDepth = Literal[8, 16, "float"]
+
+#: Rows converted at a time: the floats in between take 8 bytes a value.
+_ROWS = 256
 
 
 def write_image(
@@ -92,8 +98,8 @@ def write_image(
     if alpha is not None:
         alpha = np.asarray(alpha)
         _check_alpha(path, alpha, image)
-        alpha = _native(convert_depth(alpha, depth, white=opaque or white))
-    pixels = _native(convert_depth(image, depth, white=white))
+        alpha = _native(_converted(alpha, depth, opaque or white))
+    pixels = _native(_converted(image, depth, white))
     known = None
     if metadata is not None:
         height, width = image.shape[:2]
@@ -146,9 +152,9 @@ def check_output(
         known = ", ".join(FORMATS)
         raise CofuseError(f"{path} has {what}, which names no picture format; use one of {known}")
     if depth is not None:
-        dtype_at(np.dtype(np.uint8), depth)  # refuses depths there are not
+        _dtype_at(np.dtype(np.uint8), depth)  # refuses depths there are not
     if dtype is not None:
-        _check_depth(path, dtype_at(np.dtype(dtype), depth))
+        _check_depth(path, _dtype_at(np.dtype(dtype), depth))
     if alpha and not FORMATS[suffix].alpha:
         raise CofuseError(_no_alpha(path))
     check_destination(path, overwrite=overwrite)
@@ -208,6 +214,38 @@ def written_whole(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _dtype_at(dtype: np.dtype[Any], depth: BitDepth | None) -> np.dtype[Any]:
+    """Return the dtype that values of ``dtype`` have at a depth."""
+    if depth is None:
+        return dtype
+    if depth not in (8, 16, "float"):
+        raise CofuseError(f"`depth` is {depth!r}; expected 8, 16 or 'float'")
+    if depth == "float":
+        return dtype if dtype.kind == "f" else np.dtype(np.float32)
+    return np.dtype(np.uint8 if depth == 8 else np.uint16)
+
+
+def _converted(image: Pixels, depth: BitDepth | None, white: float | None) -> Pixels:
+    """Bring values to another depth, rounded; ``white`` becomes the white of that depth.
+
+    ``white`` None stands for the largest value of the dtype, 1.0 for floats.
+    """
+    dtype = _dtype_at(image.dtype, depth)
+    if dtype == image.dtype:
+        return image
+    white = white_of_type(image.dtype) if white is None else white
+    largest = white_of_type(dtype)
+    result = np.empty(image.shape, dtype)
+    for top in range(0, len(image), _ROWS):
+        values = image[top : top + _ROWS] * np.float64(largest / white)
+        if dtype.kind == "u":
+            if not np.isfinite(values).all():
+                raise CofuseError("the picture holds NaN or infinite values; expected numbers")
+            np.clip(np.rint(values, out=values), 0, largest, out=values)
+        result[top : top + _ROWS] = values
+    return result
 
 
 def _check_depth(path: Path, dtype: np.dtype[Any]) -> None:
