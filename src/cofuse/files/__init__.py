@@ -9,7 +9,7 @@ from cofuse.files.reading import (
     read_metadata,
     read_stack,
 )
-from cofuse.files.reports import check_report, fusion_report, write_json
+from cofuse.files.reports import check_report, fusion_report, plain, write_json
 from cofuse.files.sources import picture_files
 from cofuse.files.writing import check_output, write_image, written_whole
 
@@ -20,6 +20,7 @@ __all__ = [
     "check_report",
     "fusion_report",
     "picture_files",
+    "plain",
     "read_alpha",
     "read_alphas",
     "read_image",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import warnings
 from collections.abc import Sequence
@@ -13,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from cofuse.errors import CofuseError
-from cofuse.files import Metadata, check_output, check_report, write_image, written_whole
+from cofuse.files import (
+    Metadata,
+    check_output,
+    check_report,
+    plain,
+    write_image,
+    written_whole,
+)
 from cofuse.files.previews import index_dtype, index_picture
 from cofuse.files.transaction import Transaction
 from cofuse.images import Pixels, Stack
@@ -28,7 +34,6 @@ __all__ = [
     "check_outputs",
     "noise_in_words",
     "option_facts",
-    "plain",
     "preview_path",
     "write_depth",
     "write_picture",
@@ -197,10 +202,3 @@ def option_facts(request: Request) -> dict[str, Any]:
     facts = dataclasses.asdict(request)
     facts.pop("output")
     return plain(facts)
-
-
-def plain(facts: dict[str, Any]) -> dict[str, Any]:
-    """Turn facts into what JSON knows: paths into text, and names into text that can be encoded."""
-    text = json.dumps(facts, default=str, ensure_ascii=False).encode("utf-8", "replace")
-    result: dict[str, Any] = json.loads(text)
-    return result
