@@ -20,10 +20,10 @@ from cofuse.files.exif import (
     JPEG_EXIF,
     SHORT,
     SOFTWARE,
+    Directories,
     Exif,
     Field,
     parse_block,
-    read_directory,
 )
 from cofuse.files.exif_layout import pack_directory, serialise
 from cofuse.files.jpeg import JPEG_XMP
@@ -254,19 +254,13 @@ def _join(
 ) -> None:
     """Bring the fields of the EXIF block and of the picture behind it into one directory."""
     order = exif.order
-    word, size, pointer = ("Q", 8, 8) if big else ("I", 4, 4)
-
-    def read(offset: int, count: int) -> bytes:
-        file.seek(offset)
-        return file.read(count)
-
-    (first,) = struct.unpack(order + word, read(pointer, size))
-    block, after = read_directory(read, first, order, big)
-    page, _ = read_directory(read, after, order, big)
-    fields = page | exif.image
-    fields |= {tag: block[tag] for tag in (EXIF_IFD, GPS_IFD) if tag in block}
+    directories = Directories(file)
+    block = directories.read(directories.first)
+    page = directories.following(block)
+    fields = page.fields | exif.image
+    fields |= {tag: block.fields[tag] for tag in (EXIF_IFD, GPS_IFD) if tag in block.fields}
     if keep_description:
-        fields[_DESCRIPTION] = page[_DESCRIPTION]
+        fields[_DESCRIPTION] = page.fields[_DESCRIPTION]
     if known.icc:
         fields[_ICC] = Field(_UNDEFINED, known.icc)
     if known.xmp:
@@ -280,7 +274,7 @@ def _join(
 
     directory, values = pack_directory(fields, order, big, place)
     values[here := place(len(directory))] = directory
-    values[pointer] = struct.pack(order + word, here)
+    values[8 if big else 4] = struct.pack(order + ("Q" if big else "I"), here)
     for offset, data in values.items():
         file.seek(offset)
         file.write(data)

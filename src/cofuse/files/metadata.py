@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import struct
 import warnings
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
 
 from cofuse import __version__
 from cofuse.files import exif, ome
@@ -61,7 +59,7 @@ def tiff_metadata(path: Path) -> Metadata:
     tags = frozenset((_XMP, _ICC))
     with path.open("rb") as file:
         try:
-            found = exif.parse_exif(_reader(file), tags)
+            found = exif.parse_exif(file, tags)
         except (ValueError, struct.error) as error:
             _warn(path, "tags", error)
             return Metadata()
@@ -83,19 +81,6 @@ def tiff_metadata(path: Path) -> Metadata:
     kept = replace(found, image=image)
     block = serialise(kept) if image or kept.photo or kept.gps else None
     return Metadata(values.get(_ICC), block, values.get(_XMP), found.dpi(), pixel_size, white)
-
-
-def _reader(file: BinaryIO) -> exif.Reader:
-    """Read from places in a file, none of them beyond its end."""
-    size = os.fstat(file.fileno()).st_size
-
-    def read(offset: int, count: int) -> bytes:
-        if offset + count > size:
-            raise ValueError("it ends too early")
-        file.seek(offset)
-        return file.read(count)
-
-    return read
 
 
 def checked(metadata: Metadata, path: Path) -> Metadata:
