@@ -28,7 +28,6 @@ __all__ = [
     "check_size",
     "describe",
     "explained",
-    "orient",
     "orientation_of",
     "oriented_shape",
 ]
@@ -57,15 +56,17 @@ class Picture:
     label
         The file, and the page where it has several: for messages.
     shape, dtype
-        What decoding will give, alpha dropped and orientation applied.
+        What `decode` will give: without alpha, upright.
     load
-        Decodes the pixels, with alpha as the last channel where there is any; opens the file anew.
+        Opens the file anew and decodes the stored pixels, alpha as the last channel if any.
     alpha
         Whether the header declares transparency.
     left_out
         What is in the file and not read, in words that follow the label; empty if nothing is.
     white
         The largest value in use, where the header says it.
+    orientation
+        How stored rows and columns are turned, 1-8 as EXIF counts.
     """
 
     label: str
@@ -75,6 +76,7 @@ class Picture:
     alpha: bool = False
     left_out: str = ""
     white: float | None = None
+    orientation: int = 1
 
     def decode(self) -> Pixels:
         """Decode the pixels without alpha."""
@@ -97,7 +99,7 @@ class Picture:
     def _decode(self) -> Pixels:
         """Decode all channels and hold them against the header."""
         with explained(self.label):
-            pixels = self.load()
+            pixels = _upright(self.load(), self.orientation)
         shape = pixels.shape
         if self.alpha and pixels.ndim == 3 and shape[2] in (2, 4):
             shape = shape[:2] if shape[2] == 2 else (*shape[:2], 3)
@@ -169,7 +171,7 @@ def check_packing(
         )
 
 
-def orient(pixels: Pixels, orientation: int) -> Pixels:
+def _upright(pixels: Pixels, orientation: int) -> Pixels:
     """Turn and mirror stored rows and columns as EXIF orientation 1-8 asks for."""
     if orientation in (5, 6, 7, 8):
         pixels = pixels.swapaxes(0, 1)

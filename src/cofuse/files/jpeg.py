@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
-from cofuse.files.decoding import Picture, orient, orientation_of
+from cofuse.files.decoding import Picture, orientation_of
 from cofuse.files.exif import JPEG_EXIF, parse_block
 from cofuse.files.formats import OnDamage
 from cofuse.files.metadata import MOST_BOXES, Metadata
@@ -65,8 +65,8 @@ def inspect_jpeg(path: Path, *, on_damage: OnDamage) -> list[Picture]:
         nonlocal warned
         data = path.read_bytes()
         try:
-            pixels = simplejpeg.decode_jpeg(data, colorspace="RGB" if colour else "GRAY")
-            return orient(pixels if colour else pixels[..., 0], orientation)
+            pixels: Pixels = simplejpeg.decode_jpeg(data, colorspace="RGB" if colour else "GRAY")
+            return pixels if colour else pixels[..., 0]
         except ValueError:
             pixels = imagecodecs.jpeg8_decode(data)  # raises where nothing can be decoded
         complaint = _complaint_about_pixels(data)
@@ -83,7 +83,7 @@ def inspect_jpeg(path: Path, *, on_damage: OnDamage) -> list[Picture]:
                 warned = True
                 with warnings_lock:  # another thread may have silenced them for Pillow
                     warnings.warn(f"{path} is damaged ({damage}); taken as it is", stacklevel=2)
-        return orient(pixels, orientation)
+        return pixels
 
     return [replace(picture, load=load, left_out=left_out)]
 

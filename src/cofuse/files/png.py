@@ -16,7 +16,6 @@ from cofuse.files.decoding import (
     animation_note,
     check_packing,
     check_size,
-    orient,
     orientation_of,
     oriented_shape,
 )
@@ -47,13 +46,15 @@ def inspect_png(path: Path) -> list[Picture]:
         # Pillow would silently reduce 16-bit RGB to 8 bits.
         import imagecodecs
 
-        return orient(imagecodecs.png_decode(path.read_bytes()), orientation)
+        return imagecodecs.png_decode(path.read_bytes())
 
     shape = oriented_shape(width, height, colour_type in (2, 3, 6), orientation)
     dtype = np.dtype(np.uint16 if depth == 16 else np.uint8)
     alpha = colour_type in (4, 6) or b"tRNS" in chunks
     frames = int.from_bytes(chunks.get(b"acTL", b"")[:4], "big")
-    return [Picture(str(path), shape, dtype, load, alpha, animation_note(frames))]
+    left_out = animation_note(frames)
+    picture = Picture(str(path), shape, dtype, load, alpha, left_out, orientation=orientation)
+    return [picture]
 
 
 def png_metadata(file: BinaryIO) -> Metadata:

@@ -23,7 +23,7 @@ PathLike = str | os.PathLike[str]
 
 
 def check_report(path: PathLike, *, overwrite: bool) -> Path:
-    """Make sure, without writing, that `write_json` can write to ``path``."""
+    """Check, without writing, that a report can be written to ``path``."""
     check_destination(Path(path), overwrite=overwrite)
     return Path(path)
 
@@ -36,7 +36,7 @@ def write_json(path: PathLike, data: Mapping[str, Any], *, overwrite: bool = Fal
     path
         The file to write; its folder must exist.
     data
-        What to write; NaN and infinities are refused, as JSON has no word for them.
+        What to write; NaN and infinities are refused: JSON does not know them.
     overwrite
         Whether an existing file may be replaced.
 
@@ -118,7 +118,7 @@ def fusion_report(
 
 
 def _shares(fusion: Fusion, stack: Stack) -> list[dict[str, Any]] | None:
-    """Say what share of the pixels was taken from each frame, where frames were chosen at all."""
+    """Share of the pixels taken from each frame; None where frames were not chosen by pixel."""
     if fusion.source_map is None:
         return None
     counts = np.bincount(fusion.source_map.ravel().astype(np.intp), minlength=len(stack))
@@ -129,7 +129,7 @@ def _shares(fusion: Fusion, stack: Stack) -> list[dict[str, Any]] | None:
 
 
 def _trace(trace: SolverTrace) -> dict[str, Any]:
-    """Say what a solver did; of its histories only the last values."""
+    """Describe what a solver did; of its histories only the last values."""
     return {
         "solver": trace.solver,
         "iterations": trace.iterations,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
-from cofuse.files.decoding import DTYPES, Picture, check_packing, check_size, orient
+from cofuse.files.decoding import DTYPES, Picture, check_packing, check_size, oriented_shape
 from cofuse.images.white import white_of_type
 
 __all__ = ["inspect_tiff"]
@@ -142,27 +142,28 @@ def _in_ome_order(tif: Any, path: Path) -> list[tuple[int, Any]]:
 
 
 def _page(page: Any, path: Path, index: int, label: str) -> Picture:
-    """Describe one page, its picture to be decoded later."""
-    shape, dtype = _declared(page, label)
-    _check_segments(page, label)
+    """Describe one page, to be decoded later."""
 
     def load() -> Pixels:
         with _opened(path) as tif:
             page = tif.pages.get(index, aspage=True)
             # By default tifffile reads 256 MiB of packed pixels ahead.
-            return _interpret(page.asarray(buffersize=_READ_AHEAD), page, label)
+            return _interpret(page.asarray(buffersize=_READ_AHEAD), page)
 
-    return Picture(
-        label, shape, dtype, load, _has_alpha(page), _left_out(page), _largest_in_use(page)
-    )
+    return _picture(page, label, load)
 
 
 def _plane(tif: Any, path: Path, index: int, count: int) -> Picture:
     """Describe one plane of a series that lies in a single page."""
-    label = f"{path} page {index + 1}"
     page = tif.pages[0]
-    shape, dtype = _declared(page, label)
-    _check_segments(page, label)
+
+    def load() -> Pixels:
+        with _opened(path) as tif:
+            # Mapped, not read: such files are larger than memory as a rule.
+            volume = tif.asarray(series=0, out="memmap").reshape(count, *stored)
+            return _interpret(np.array(volume[index]), tif.pages[0])
+
+    picture = _picture(page, f"{path} page {index + 1}", load)
     stored = tuple(n for axis, n in zip(page.axes, page.shape, strict=True) if axis in "YXS")
     start, size = tif.series[0].dataoffset, tif.filehandle.size
     if start is not None and start + count * math.prod(stored) * page.dtype.itemsize > size:
@@ -170,16 +171,17 @@ def _plane(tif: Any, path: Path, index: int, count: int) -> Picture:
             f"{path} declares {count} pictures but ends before the last; the file is truncated, "
             "copy or export it again"
         )
+    return picture
 
-    def load() -> Pixels:
-        with _opened(path) as tif:
-            # Mapped, not read: such files are larger than memory as a rule.
-            volume = tif.asarray(series=0, out="memmap").reshape(count, *stored)
-            return _interpret(np.array(volume[index]), tif.pages[0], label)
 
-    return Picture(
-        label, shape, dtype, load, _has_alpha(page), _left_out(page), _largest_in_use(page)
-    )
+def _picture(page: Any, label: str, load: Callable[[], Pixels]) -> Picture:
+    """Check what a page declares."""
+    shape, dtype = _declared(page, label)
+    _check_segments(page, label)
+    alpha = _has_alpha(page)
+    left_out = _EXTRA_SAMPLE if _has_extra(page) and not alpha else ""
+    white, orientation = _largest_in_use(page), _orientation(page)
+    return Picture(label, shape, dtype, load, alpha, left_out, white, orientation)
 
 
 def _has_extra(page: Any) -> bool:
@@ -190,11 +192,6 @@ def _has_extra(page: Any) -> bool:
 def _has_alpha(page: Any) -> bool:
     """Tell whether that sample is transparency: it may be a saved selection, or anything else."""
     return _has_extra(page) and tuple(page.extrasamples) in ((_PREMULTIPLIED,), (_PLAIN_ALPHA,))
-
-
-def _left_out(page: Any) -> str:
-    """Say that a sample is not read."""
-    return _EXTRA_SAMPLE if _has_extra(page) and not _has_alpha(page) else ""
 
 
 def _largest_in_use(page: Any) -> float | None:
@@ -245,9 +242,7 @@ def _declared(page: Any, label: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
             "convert it, for example to 16 bits"
         )
     dtype = np.dtype(np.uint8) if photometric == _PALETTE else dtype.newbyteorder("=")
-    orientation = _orientation(page)
-    size = (width, height) if orientation >= 5 else (height, width)
-    return ((*size, 3) if colour else size), dtype
+    return oriented_shape(width, height, colour, _orientation(page)), dtype
 
 
 def _check_segments(page: Any, label: str) -> None:
@@ -266,8 +261,8 @@ def _check_segments(page: Any, label: str) -> None:
     check_packing(page.imagewidth, page.imagelength, bits, sum(lengths), ratio, label)
 
 
-def _interpret(samples: Pixels, page: Any, label: str) -> Pixels:
-    """Turn stored samples into grey or RGB pixels, upright, in native byte order."""
+def _interpret(samples: Pixels, page: Any) -> Pixels:
+    """Turn stored samples into grey or RGB pixels in native byte order."""
     photometric, bits = int(page.photometric), page.bitspersample
     pixels = samples.astype(samples.dtype.newbyteorder("="), copy=False)
     if page.axes.replace("Z", "") == "SYX":
@@ -293,7 +288,7 @@ def _interpret(samples: Pixels, page: Any, label: str) -> Pixels:
     if alpha is not None:
         alpha = alpha.astype(np.uint8) * np.uint8(255 // (2**bits - 1)) if small else alpha
         pixels = np.concatenate([pixels.reshape(*alpha.shape[:2], -1), alpha], axis=-1)
-    return orient(pixels, _orientation(page))
+    return pixels
 
 
 def _divided(colours: Pixels, alpha: Pixels) -> Pixels:

@@ -21,7 +21,6 @@ from cofuse.files.decoding import (
     animation_note,
     check_packing,
     check_size,
-    orient,
     orientation_of,
     oriented_shape,
 )
@@ -70,8 +69,7 @@ def inspect_webp(path: Path) -> list[Picture]:
         # A third of the memory that Pillow takes; but imagecodecs reads no animations.
         import imagecodecs
 
-        pixels = imagecodecs.webp_decode(path.read_bytes(), hasalpha=picture.alpha)
-        return orient(pixels, orientation)
+        return imagecodecs.webp_decode(path.read_bytes(), hasalpha=picture.alpha)
 
     return [replace(picture, load=load)]
 
@@ -138,12 +136,11 @@ def inspect_with_pillow(path: Path, opener: type[ImageFile.ImageFile], orientati
         with path.open("rb") as file, _open_with_pillow(file, opener) as image:
             image.load()
             # Converting a mode to itself would copy the picture.
-            pixels = _to_array(image if mode == target else image.convert(target))
-        return orient(pixels, orientation)
+            return _to_array(image if mode == target else image.convert(target))
 
     shape = oriented_shape(width, height, target != "L", orientation)
-    alpha, left_out = target == "RGBA", animation_note(frames)
-    return Picture(str(path), shape, np.dtype(np.uint8), load, alpha, left_out)
+    dtype, alpha, left_out = np.dtype(np.uint8), target == "RGBA", animation_note(frames)
+    return Picture(str(path), shape, dtype, load, alpha, left_out, orientation=orientation)
 
 
 def _to_array(image: Image.Image) -> Pixels:

@@ -44,7 +44,7 @@ def write_image(
     opaque: float | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write a picture in the format its file name asks for.
+    """Write a picture in the format of its file name.
 
     ``.png`` takes 8 and 16 bits, ``.tif``, ``.tiff`` and ``.ome.tif`` also floats (all without
     loss); ``.webp``, ``.bmp`` and ``.jpg`` 8 bits only. WebP knows no grey: a grey picture comes
@@ -57,9 +57,9 @@ def write_image(
     image
         Shape (H, W) or (H, W, 3); uint8, uint16, float32 or float64.
     metadata
-        What the reference frame said of itself, from `read_metadata`. Profile, EXIF, XMP and
-        resolution go where the format has room for them (in BMP only the resolution); EXIF says
-        upright, the picture's own size, this program and the time, and has no thumbnail.
+        That of the reference frame, from `read_metadata`. Profile, EXIF, XMP and resolution are
+        written where the format has room for them (in BMP only the resolution); EXIF says upright,
+        the picture's own size, this program and the time, and has no thumbnail.
     alpha
         How opaque each pixel is, shape (H, W), same dtype as ``image``; not for JPEG and BMP.
     quality
@@ -84,7 +84,9 @@ def write_image(
         The format cannot hold the picture, or the file cannot or may not be written.
     """
     image = np.asarray(image)
-    path = check_output(path, overwrite=overwrite, dtype=image.dtype, depth=depth)
+    path = check_output(
+        path, overwrite=overwrite, dtype=image.dtype, depth=depth, alpha=alpha is not None
+    )
     if image.ndim not in (2, 3) or image.shape[2:] not in ((), (3,)) or image.size == 0:
         raise CofuseError(
             f"{path} cannot be written from an array of shape {image.shape}; expected "
@@ -97,7 +99,11 @@ def write_image(
     check("metadata", metadata, "Metadata", lambda m: m is None or isinstance(m, Metadata))
     if alpha is not None:
         alpha = np.asarray(alpha)
-        _check_alpha(path, alpha, image)
+        if alpha.shape != image.shape[:2] or alpha.dtype != image.dtype:
+            raise CofuseError(
+                f"{path} cannot be written with alpha of shape {alpha.shape} and type "
+                f"{alpha.dtype}; expected {image.shape[:2]} and {image.dtype} as the picture has"
+            )
         alpha = _native(_converted(alpha, depth, opaque or white))
     pixels = _native(_converted(image, depth, white))
     known = None
@@ -119,7 +125,7 @@ def check_output(
     depth: BitDepth | None = None,
     alpha: bool = False,
 ) -> Path:
-    """Make sure, without writing, that a picture can be written to ``path``.
+    """Check, without writing, that a picture can be written to ``path``.
 
     Parameters
     ----------
@@ -151,12 +157,12 @@ def check_output(
         what = f"suffix {path.suffix!r}" if path.suffix else "no suffix"
         known = ", ".join(FORMATS)
         raise CofuseError(f"{path} has {what}, which names no picture format; use one of {known}")
-    if depth is not None:
-        _dtype_at(np.dtype(np.uint8), depth)  # refuses depths there are not
+    converted = _dtype_at(np.dtype(np.uint8 if dtype is None else dtype), depth)
     if dtype is not None:
-        _check_depth(path, _dtype_at(np.dtype(dtype), depth))
+        _check_depth(path, converted)
     if alpha and not FORMATS[suffix].alpha:
-        raise CofuseError(_no_alpha(path))
+        remedy = " or ".join(suffix for suffix, f in FORMATS.items() if f.alpha)
+        raise CofuseError(f"{path} cannot hold transparency; choose {remedy}, or leave alpha out")
     check_destination(path, overwrite=overwrite)
     return path
 
@@ -184,10 +190,10 @@ def check_destination(path: Path, *, overwrite: bool) -> None:
 
 @contextmanager
 def written_whole(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
-    """Give a file to write to that becomes ``path`` on success and vanishes on failure.
+    """Open a file for writing that becomes ``path`` on success and vanishes on failure.
 
-    The content goes into a temporary file in the same folder, reaches the disk, and is then
-    renamed; a reader sees the old file or the new one, never a part.
+    The content goes into a temporary file in the same folder, is flushed to the disk, and then
+    renamed: a reader sees the old file or the new one, never a part.
     """
     check_destination(path, overwrite=overwrite)
     # A link is written through, not replaced. The name is short: `path` may be of full length.
@@ -249,7 +255,7 @@ def _converted(image: Pixels, depth: BitDepth | None, white: float | None) -> Pi
 
 
 def _check_depth(path: Path, dtype: np.dtype[Any]) -> None:
-    """Refuse to store values in a format that has no room for them."""
+    """Refuse values that the format cannot store."""
     allowed, all_types = FORMATS[suffix_of(path)].dtypes, FORMATS[".tif"].dtypes
     if dtype.name in allowed:
         return
@@ -265,23 +271,6 @@ def _check_depth(path: Path, dtype: np.dtype[Any]) -> None:
     raise CofuseError(f"{path} cannot hold values of type {dtype.name}; {expected}")
 
 
-def _check_alpha(path: Path, alpha: Pixels, image: Pixels) -> None:
-    """Refuse transparency that does not fit the picture or the format."""
-    if not FORMATS[suffix_of(path)].alpha:
-        raise CofuseError(_no_alpha(path))
-    if alpha.shape != image.shape[:2] or alpha.dtype != image.dtype:
-        raise CofuseError(
-            f"{path} cannot be written with alpha of shape {alpha.shape} and type {alpha.dtype}; "
-            f"expected {image.shape[:2]} and {image.dtype} as the picture has"
-        )
-
-
-def _no_alpha(path: Path) -> str:
-    """Say that a format knows no transparency."""
-    remedy = " or ".join(suffix for suffix, f in FORMATS.items() if f.alpha)
-    return f"{path} cannot hold transparency; choose {remedy}, or leave alpha out"
-
-
 def _native(pixels: Pixels) -> Pixels:
-    """Bring values into the order of this machine, rows one after the other."""
+    """Bring values into this machine's byte order, rows one after the other."""
     return np.ascontiguousarray(pixels, dtype=pixels.dtype.newbyteorder("="))
