@@ -1,4 +1,4 @@
-"""From the bytes of one file to pixels: what every format shares.
+"""Decoding one file to pixels: what all formats share.
 
 Each format has one ``inspect_*`` function that reads the header only and returns a `Picture`: the
 declared shape and dtype, and a way to decode the pixels later.
@@ -37,11 +37,11 @@ Pixels = NDArray[Any]
 #: The types of value a picture may have.
 DTYPES = tuple(np.dtype(kind) for kind in ("uint8", "uint16", "float32", "float64"))
 
-#: A header that declares more pixels than this is taken for a lie (a decompression bomb).
+#: A header that declares more pixels is taken for a decompression bomb.
 MAX_PIXELS = 1_000_000_000
 
-# The codecs log what is wrong with a file; with no handler Python would put that on stderr, beside
-# the one line of our error. An application that sets up logging still gets to see it.
+# Without a handler Python would print the codecs' log messages on stderr, beside the one line of
+# our error. An application that sets up logging still gets them.
 _NOWHERE = logging.NullHandler()
 for _codec in ("PIL", "imagecodecs", "tifffile"):
     logging.getLogger(_codec).addHandler(_NOWHERE)
@@ -62,7 +62,7 @@ class Picture:
     alpha
         Whether the header declares transparency.
     left_out
-        What is in the file and not read, in words that follow the label; empty if nothing is.
+        What in the file is not read, in words that follow the label; may be empty.
     white
         The largest value in use, where the header says it.
     orientation
@@ -86,7 +86,7 @@ class Picture:
         return np.ascontiguousarray(pixels[..., :3])
 
     def decode_alpha(self) -> Pixels | None:
-        """Decode how opaque each pixel is, shape (H, W); None if all are opaque altogether."""
+        """Decode alpha, shape (H, W); None if all pixels are opaque."""
         if not self.alpha:
             return None
         pixels = self._decode()
@@ -97,7 +97,7 @@ class Picture:
         return np.ascontiguousarray(alpha)
 
     def _decode(self) -> Pixels:
-        """Decode all channels and hold them against the header."""
+        """Decode all channels, upright, and compare with the header."""
         with explained(self.label):
             pixels = _upright(self.load(), self.orientation)
         shape = pixels.shape
@@ -112,7 +112,7 @@ class Picture:
 
 
 def describe(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
-    """Say a picture's size and kind in a photographer's words."""
+    """Describe size, colour and dtype of a picture in words."""
     return f"{shape[1]}x{shape[0]} {'RGB' if len(shape) == 3 else 'grey'} {dtype}"
 
 
@@ -138,7 +138,7 @@ def explained(label: object) -> Iterator[None]:
 
 
 def check_size(width: int, height: int, label: object) -> None:
-    """Refuse pictures without pixels, and decompression bombs before anything is allocated."""
+    """Refuse pictures without pixels, and decompression bombs, before anything is allocated."""
     if width < 1 or height < 1:
         raise CofuseError(f"{label} declares {width}x{height} pixels; the file is damaged")
     if width * height > MAX_PIXELS:
@@ -160,7 +160,7 @@ def check_packing(
     stored
         Bytes the file has for them.
     ratio
-        How many bytes a stored byte can stand for at most.
+        The most bytes that one stored byte can stand for.
     label
         The file, for the message.
     """
@@ -189,7 +189,7 @@ def oriented_shape(width: int, height: int, colour: bool, orientation: int) -> t
 
 
 def orientation_of(block: bytes | None) -> int:
-    """Find the orientation in an EXIF block; 1, upright, where it says nothing sensible."""
+    """Return the orientation of an EXIF block; 1, upright, where it holds no valid one."""
     try:
         value = exif.parse_block(block).integer(exif.ORIENTATION)
     except (ValueError, struct.error):  # damaged metadata is no reason to refuse whole pixels

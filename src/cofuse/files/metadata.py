@@ -27,7 +27,7 @@ MOST_BOXES = 100_000
 
 @dataclass(frozen=True)
 class Metadata:
-    """What outlives the fusion of frames.
+    """What a file says of its picture, as far as it is kept when frames are fused.
 
     Attributes
     ----------
@@ -35,15 +35,15 @@ class Metadata:
         Colour profile.
     exif
         EXIF block as the file holds it, a small TIFF file; from a TIFF file or camera RAW, a block
-        made of what these hold.
+        made of its tags.
     xmp
         XMP packet.
     dpi
         Pixels an inch, across and down.
     pixel_size
-        Micrometres a pixel takes across and down and between the frames; the last may be None.
+        Micrometres a pixel across and down, and between frames; the last may be None.
     white
-        The value that stands for white, where the file says it (4095 for 12 bits in 16).
+        The value of white, where the file says it (4095 for 12 bits in 16).
     """
 
     icc: bytes | None = field(default=None, repr=False)
@@ -71,7 +71,7 @@ def tiff_metadata(path: Path) -> Metadata:
         if b"<OME" in description[:512]:
             try:
                 pixel_size, bits = ome.ome_facts(description)
-                # Many writers say 16 of everything that has 16 bits.
+                # Many writers say 16 for everything that is stored in 16 bits.
                 white = 2.0**bits - 1 if bits and bits < 16 else None
             except ValueError as error:
                 _warn(path, "OME-XML", error)
@@ -84,7 +84,7 @@ def tiff_metadata(path: Path) -> Metadata:
 
 
 def checked(metadata: Metadata, path: Path) -> Metadata:
-    """Leave out what is damaged, and say so."""
+    """Leave out what is damaged, with a warning."""
     icc, xmp, dpi = metadata.icc, metadata.xmp, metadata.dpi
     block = metadata.exif.removeprefix(exif.JPEG_EXIF) if metadata.exif else None
     if icc is not None and (reason := _icc_fault(icc)):
@@ -105,7 +105,7 @@ def checked(metadata: Metadata, path: Path) -> Metadata:
 
 
 def _icc_fault(icc: bytes) -> str | None:
-    """Say what is wrong with a colour profile."""
+    """Return what is wrong with a colour profile, if anything."""
     if len(icc) < 132 or icc[36:40] != b"acsp":
         return "it does not start as a profile does"
     if int.from_bytes(icc[:4], "big") > len(icc):
@@ -114,7 +114,6 @@ def _icc_fault(icc: bytes) -> str | None:
 
 
 def _warn(path: Path, what: str, reason: object) -> None:
-    """Say that metadata is left out."""
     warnings.warn(f"{path}: its {what} is damaged ({reason}) and left out", stacklevel=4)
 
 
@@ -151,11 +150,11 @@ def outgoing(metadata: Metadata, *, width: int, height: int, colour: bool) -> Me
 
 
 def _upright_xmp(xmp: bytes | None) -> bytes | None:
-    """Set the orientation in a packet upright; leave out packets that speak of other pixels."""
-    # Gain maps and motion pictures lie behind the pixels of a phone's file, and only there.
+    """Set the orientation in a packet upright; leave out packets about other pixels."""
+    # They refer to gain maps and motion pictures, which lie behind the pixels of a phone's file.
     if xmp is None or b"Container:Directory" in xmp or b"hdrgm:" in xmp:
         return None
-    # Settings of a RAW developer that were not applied yet would be applied to the fused picture.
+    # A RAW developer would apply settings that were not applied yet to the fused picture.
     if b"crs:HasSettings" in xmp and not re.search(rb"crs:AlreadyApplied(=.|>)True", xmp):
         return None
     return re.sub(rb"""(tiff:Orientation\s*(?:=\s*["']|>)\s*)\d+""", rb"\g<1>1", xmp)

@@ -87,17 +87,17 @@ def read_image(
     """
     check_path("path", path)
     pictures = _inspect([Path(path)], all_pages=False, raw_mode=raw_mode, on_damage=on_damage)
-    _tell_what_is_left_out(pictures)
+    _warn_of_what_is_left_out(pictures)
     return pictures[0].decode()
 
 
 def inspect_file(path: PathLike) -> list[Picture]:
-    """Read the headers of all pictures in one file; nothing is decoded yet."""
+    """Read the headers of all pictures in one file, without decoding."""
     return _inspect([Path(path)], all_pages=True)
 
 
 def read_alpha(path: PathLike) -> Pixels | None:
-    """Read how opaque a picture is: shape (H, W), from 0 to white; None if it is so everywhere."""
+    """Read alpha: shape (H, W), from 0 to white; None if the picture is opaque."""
     return _inspect([Path(path)], all_pages=False)[0].decode_alpha()
 
 
@@ -153,7 +153,7 @@ def read_stack(
         raise CofuseError("no pictures were given; expected at least one file or folder")
     pictures = _inspect(files, all_pages=True, raw_mode=raw_mode, on_damage=on_damage)
     _check_agreement(pictures)
-    _tell_what_is_left_out(pictures)
+    _warn_of_what_is_left_out(pictures)
     first = pictures[0]
     total = len(pictures) * math.prod(first.shape) * first.dtype.itemsize
     readers = [functools.partial(_read_only, picture) for picture in pictures]
@@ -202,7 +202,7 @@ def read_metadata(path: PathLike, *, raw_mode: RawMode = "display") -> Metadata:
 
 
 def stated_white(pictures: Sequence[Picture], file: Path) -> float | None:
-    """What the first file, or the headers of all frames, say of the value of white."""
+    """Return the value of white that the first file, or the headers of all frames, state."""
     kind, deep = format_of(file), pictures[0].dtype == np.uint16
     if deep and kind in ("raw", "heif"):
         return white_of_type(np.uint16)  # they are developed to it
@@ -216,7 +216,7 @@ def stated_white(pictures: Sequence[Picture], file: Path) -> float | None:
 
 
 def _check_agreement(pictures: list[Picture]) -> None:
-    """Name a frame that is not of the kind that most are."""
+    """Refuse frames of different shape or dtype; the error names one that differs from most."""
     kinds = Counter((picture.shape, picture.dtype) for picture in pictures)
     usual = kinds.most_common(1)[0][0]  # of equally many the first
     for odd in pictures:
@@ -228,8 +228,8 @@ def _check_agreement(pictures: list[Picture]) -> None:
             )
 
 
-def _tell_what_is_left_out(pictures: list[Picture]) -> None:
-    """Warn of what is in the files and not read; once, of however many frames it is true."""
+def _warn_of_what_is_left_out(pictures: list[Picture]) -> None:
+    """Warn of what in the files is not read; once for all frames alike."""
     for words, count in Counter(picture.left_out for picture in pictures).items():
         if words:
             label = next(picture.label for picture in pictures if picture.left_out == words)
@@ -238,14 +238,14 @@ def _tell_what_is_left_out(pictures: list[Picture]) -> None:
 
 
 def _read_only(picture: Picture) -> Pixels:
-    """Decode a frame that several readers may share, hence nobody may write to."""
+    """Decode a frame that several readers may share: nobody may write to it."""
     pixels = picture.decode()
     pixels.flags.writeable = False
     return pixels
 
 
 def _short_names(labels: list[str]) -> list[str]:
-    """Leave out the folders, unless two frames would then bear one name."""
+    """Leave out the folders, unless two frames would have the same name then."""
     short = [Path(label).name for label in labels]
     return short if len(set(short)) == len(short) else labels
 
@@ -257,7 +257,7 @@ def _inspect(
     raw_mode: RawMode = "display",
     on_damage: OnDamage = "refuse",
 ) -> list[Picture]:
-    """Tell the formats by the first bytes and read the headers, or those of all pages."""
+    """Find the formats by the first bytes and read the headers of the first or all pages."""
     if raw_mode not in ("display", "linear"):
         raise CofuseError(f"`raw_mode` is {raw_mode!r}; expected 'display' or 'linear'")
     if on_damage not in ("refuse", "warn"):

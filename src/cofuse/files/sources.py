@@ -1,4 +1,4 @@
-"""Which files are meant: by names, folders, patterns and lists of names."""
+"""Names, folders, patterns and lists of names, turned into picture files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["picture_files"]
 
 PathLike = str | os.PathLike[str]
 
-#: A list of names is text; what is longer is something else.
+#: Bytes read of a list of names.
 _LONGEST_LIST = 16 * 2**20
 
 
 def picture_files(paths: PathLike | Sequence[PathLike]) -> list[Path]:
-    """Name the files meant by paths.
+    """Return the picture files that paths stand for.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def picture_files(paths: PathLike | Sequence[PathLike]) -> list[Path]:
     Returns
     -------
     list of Path
-        The files; that they exist was checked only where folders and patterns were looked into.
+        The files; those given by name may not exist.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def picture_files(paths: PathLike | Sequence[PathLike]) -> list[Path]:
 
 
 def _expand(name: str) -> list[Path]:
-    """Name the files meant by one path."""
+    """Return the files that one path stands for."""
     path = Path(name)
     try:
         if path.is_dir():
@@ -90,7 +90,7 @@ def _in_folder(folder: Path) -> list[Path]:
 
 
 def _matching(pattern: str) -> list[Path]:
-    """Return the files a pattern matches, in natural order, for shells that left it as it is."""
+    """Return the files a pattern matches, in natural order: not every shell expands patterns."""
     # Path.glob takes no pattern that starts at the root.
     found = [Path(match) for match in glob.iglob(pattern, recursive=True)]  # noqa: PTH207
     files = [p for p in found if not p.is_dir()]
@@ -102,7 +102,6 @@ def _matching(pattern: str) -> list[Path]:
 
 
 def _in_list(path: Path) -> list[Path]:
-    """Return the files that a list names."""
     try:
         with path.open("rb") as file:
             content = file.read(_LONGEST_LIST)

@@ -1,8 +1,8 @@
 """TIFF: depths, colours, strips and pages, through tifffile.
 
-tifffile returns stored samples; what they mean (inverted grey, palettes, planes, orientation) is
-put right here. It also fills missing strips with zeros, and leaves out tags it cannot read and
-pages behind a broken link with no more than a log message; all three are checked beforehand.
+tifffile returns stored samples; inverted grey, palettes and planes are interpreted here. It also
+fills missing strips with zeros, and skips tags it cannot read and pages behind a broken link with
+only a log message; all three are checked beforehand.
 """
 
 from __future__ import annotations
@@ -29,25 +29,24 @@ _WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _YCBCR = 0, 1, 2, 3, 6
 _JPEG = 7
 _THUMBNAIL_OR_MASK = 0b101  # bits of the NewSubfileType tag
 _FIRST_PRIVATE_TAG = 32768  # the tags below say how to read the pixels
-_PREMULTIPLIED, _PLAIN_ALPHA = 1, 2  # kinds of alpha; by the first, colours were multiplied
+_PREMULTIPLIED, _PLAIN_ALPHA = 1, 2  # colours were multiplied by alpha, or not
 _CONTIGUOUS, _PLANES = 1, 2
 _EXTRA_SAMPLE = (
     "has a sample more than its colours that it does not call transparency; it is left out"
 )
 
-#: How many bytes a packed byte can stand for: none, LZW, JPEG, deflate, PackBits; others more.
+#: The most bytes that one packed byte stands for: unpacked, LZW, JPEG, deflate, PackBits; others.
 _RATIOS = {1: 1, 5: 4096, 7: 2048, 8: 1032, 32946: 1032, 32773: 128}
 _RATIO = 65536
 _READ_AHEAD = 4 * 2**20
-#: A list of pages longer than this is no focus series.
 _MOST_PAGES = 20_000
 
 
 def inspect_tiff(path: Path, *, all_pages: bool) -> list[Picture]:
     """Read the headers of a TIFF file: of all its pages, or of the first only.
 
-    Thumbnails and transparency masks are no pages. A series that lies in one page (a volume, or
-    an ImageJ stack of more than 4 GB) is taken apart into its planes.
+    Thumbnails and transparency masks are skipped. A series stored in one page (a volume, or an
+    ImageJ stack of more than 4 GB) is split into its planes.
     """
     with _opened(path) as tif:
         count = len(tif.pages)
@@ -76,7 +75,7 @@ def inspect_tiff(path: Path, *, all_pages: bool) -> list[Picture]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open a TIFF file; the siblings an OME header may name are left alone."""
+    """Open a TIFF file alone, without other files that an OME header may name."""
     import tifffile
 
     with path.open("rb") as file, tifffile.TiffFile(file, _multifile=False) as tif:
@@ -84,7 +83,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _check_chain(tif: Any, path: Path) -> None:
-    """Refuse a file whose list of pages does not end in the zero that a whole list ends in."""
+    """Refuse a file whose list of pages does not end in zero, as a whole list does."""
     file = tif.filehandle
     file.seek(tif.pages.next_page_offset)
     end = file.read(tif.tiff.offsetsize)
@@ -96,7 +95,7 @@ def _check_chain(tif: Any, path: Path) -> None:
 
 
 def _check_tags(page: Any, path: Path) -> None:
-    """Refuse a page with tags that could not be read: without them its pixels would be others."""
+    """Refuse a page with unreadable tags: without them its pixels would be decoded wrongly."""
     tiff, file = page.parent.tiff, page.parent.filehandle
     file.seek(page.offset)
     (count,) = struct.unpack(tiff.tagnoformat, file.read(tiff.tagnosize))
@@ -185,17 +184,17 @@ def _picture(page: Any, label: str, load: Callable[[], Pixels]) -> Picture:
 
 
 def _has_extra(page: Any) -> bool:
-    """Tell whether there is one sample more than colours; `_declared` allows no other number."""
+    """Whether there is one sample besides the colours; `_declared` allows no more."""
     return int(page.samplesperpixel) in (2, 4)
 
 
 def _has_alpha(page: Any) -> bool:
-    """Tell whether that sample is transparency: it may be a saved selection, or anything else."""
+    """Whether that sample is transparency, not a saved selection or something else."""
     return _has_extra(page) and tuple(page.extrasamples) in ((_PREMULTIPLIED,), (_PLAIN_ALPHA,))
 
 
 def _largest_in_use(page: Any) -> float | None:
-    """Read the largest value of a 16-bit page; TIFF's default, the largest of all, says nothing."""
+    """Read the largest value in use of a 16-bit page; 65535, TIFF's default, means nothing."""
     for name in ("MaxSampleValue", "SMaxSampleValue"):
         if page.dtype == np.uint16 and name in page.tags:
             value = float(np.max(page.tags[name].value))
@@ -205,7 +204,7 @@ def _largest_in_use(page: Any) -> float | None:
 
 
 def _declared(page: Any, label: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Work out the shape and dtype a page will have once interpreted; refuse what is no picture."""
+    """Return the shape and dtype of the decoded page; refuse what is no picture."""
     width, height = page.imagewidth, page.imagelength
     check_size(width, height, label)
     if "PhotometricInterpretation" not in page.tags:
@@ -292,7 +291,7 @@ def _interpret(samples: Pixels, page: Any) -> Pixels:
 
 
 def _divided(colours: Pixels, alpha: Pixels) -> Pixels:
-    """Undo the multiplication of colours by alpha; what is invisible stays as it is."""
+    """Undo the multiplication of colours by alpha; invisible pixels stay as they are."""
     white = white_of_type(colours.dtype)
     if (alpha == white).all():
         return colours
@@ -304,7 +303,7 @@ def _divided(colours: Pixels, alpha: Pixels) -> Pixels:
 
 
 def _orientation(page: Any) -> int:
-    """Return the orientation tag; 1, upright, where it says nothing sensible."""
+    """Return the orientation tag; 1, upright, where it is not valid."""
     tag = page.tags.get("Orientation")
     value = 1 if tag is None else tag.value
     return int(value) if value in range(1, 9) else 1
