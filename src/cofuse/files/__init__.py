@@ -2,7 +2,6 @@
 
 from cofuse.files.metadata import Metadata
 from cofuse.files.reading import (
-    IN_MEMORY_BYTES,
     read_alpha,
     read_alphas,
     read_image,
@@ -14,7 +13,6 @@ from cofuse.files.sources import picture_files
 from cofuse.files.writing import check_output, write_image, written_whole
 
 __all__ = [
-    "IN_MEMORY_BYTES",
     "Metadata",
     "check_output",
     "check_report",

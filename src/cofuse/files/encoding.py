@@ -39,7 +39,7 @@ Pixels = NDArray[Any]
 _ICC, _XMP, _DESCRIPTION, _CHROMA_PLACE = 34675, 700, 270, 531
 _BYTES, _UNDEFINED = 1, 7
 
-#: Number and rows of the strips that tell how to pack a picture; size up to which runs will do.
+#: Number and rows of the strips tried to choose the packing; relative size at which runs suffice.
 _STRIPS, _STRIP, _NO_LARGER = 8, 32, 1.02
 
 #: A JPEG segment counts its bytes with 16 bits.
@@ -53,7 +53,7 @@ class Content:
     Attributes
     ----------
     image, alpha
-        The picture, and how opaque it is where it is not so everywhere.
+        The picture, and its alpha if it is not opaque.
     metadata
         What `outgoing` says of it, if anything.
     quality
@@ -122,10 +122,10 @@ def _png_chunks(known: Metadata) -> Iterator[bytes]:
 
 
 def _packing(samples: Pixels) -> dict[str, int]:
-    """Choose how PNG packs a picture, from some of its rows.
+    """Choose how PNG packs a picture, by trying some of its rows.
 
-    What its filters leave of most pictures is noise: to look for runs alone takes a fifth of the
-    time, and the file is no larger. Smooth maps and pictures of few colours are another matter.
+    PNG's filters leave noise of most pictures: looking for runs alone takes a fifth of the time
+    then, and the file is no larger. Smooth maps and pictures of few colours need more.
     """
     import imagecodecs
 
@@ -145,7 +145,7 @@ def encode_jpeg(file: BinaryIO, content: Content) -> None:
     options: dict[str, Any] = {}
     if known := content.metadata:
         exif = parse_block(known.exif)
-        # Where the colours lie among the pixels is said in JPEG and nowhere else: centred.
+        # Only JPEG says where colours lie among the pixels: centred.
         place = Field(SHORT, struct.pack(exif.order + "H", 1))
         exif = replace(exif, image=exif.image | {_CHROMA_PLACE: place})
         block = serialise(exif, most=_SEGMENT - len(JPEG_EXIF))
@@ -193,11 +193,6 @@ def encode_bmp(file: BinaryIO, content: Content) -> None:
     Image.fromarray(content.image).save(file, "BMP", **options)
 
 
-def encode_tiff(file: BinaryIO, content: Content) -> None:
-    """Write TIFF, any depth, deflated."""
-    _write_tiff(file, content, None)
-
-
 def encode_ome(file: BinaryIO, content: Content) -> None:
     """Write TIFF with a description in OME-XML."""
     known = content.metadata
@@ -208,20 +203,19 @@ def encode_ome(file: BinaryIO, content: Content) -> None:
         pixel_size=known.pixel_size if known else None,
         white=known.white if known else None,
     )
-    _write_tiff(file, content, description)
+    encode_tiff(file, content, description)
 
 
-def _write_tiff(file: BinaryIO, content: Content, description: bytes | None) -> None:
-    """Write TIFF, behind its EXIF block if it has one.
+def encode_tiff(file: BinaryIO, content: Content, description: bytes | None = None) -> None:
+    """Write TIFF, any depth, deflated, behind its EXIF block if it has one.
 
-    tifffile writes the pixels; it takes no EXIF. The file starts as the block would start, with
-    the maker's note at the offset it counts from, tifffile appends the picture, and a directory
-    at the end brings both together.
+    tifffile writes the pixels, but no EXIF. The file starts with the EXIF block, with the maker's
+    note at its offset, tifffile appends the picture, and a directory at the end joins both.
     """
     import tifffile
 
     image, known = content.image, content.metadata
-    # Left to itself tifffile hopes that compression keeps a large picture below 4 GB.
+    # By default tifffile relies on compression to keep a large picture below 4 GB.
     big = image.nbytes > 2**32 - 2**25
     start: dict[str, Any] = {"bigtiff": big}
     if known:
@@ -252,7 +246,7 @@ def _write_tiff(file: BinaryIO, content: Content, description: bytes | None) -> 
 def _join(
     file: BinaryIO, exif: Exif, known: Metadata, big: bool, *, keep_description: bool
 ) -> None:
-    """Bring the fields of the EXIF block and of the picture behind it into one directory."""
+    """Join the fields of the EXIF block and of the picture behind it in one directory."""
     order = exif.order
     directories = Directories(file)
     block = directories.read(directories.first)

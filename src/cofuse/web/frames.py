@@ -14,9 +14,10 @@ from cofuse.files import write_image
 from cofuse.files.decoding import Picture
 from cofuse.files.formats import RAW_SUFFIXES, format_of
 from cofuse.files.reading import inspect_file, stated_white
+from cofuse.files.sources import natural_key
 from cofuse.images import Stack as Pictures
 from cofuse.images.memory import available_memory
-from cofuse.web.naming import clean_name, natural_key
+from cofuse.web.naming import clean_name
 from cofuse.web.previewing import small_jpeg
 from cofuse.web.schemas import FrameRecord, Refused, StackRecord
 from cofuse.web.store import Store, new_id
