@@ -249,12 +249,12 @@ def _join(
     """Join the fields of the EXIF block and of the picture behind it in one directory."""
     order = exif.order
     directories = Directories(file)
-    block = directories.read(directories.first)
-    page = directories.following(block)
-    fields = page.fields | exif.image
-    fields |= {tag: block.fields[tag] for tag in (EXIF_IFD, GPS_IFD) if tag in block.fields}
+    block = directories.read(directories.first).fields
+    page = directories.read(directories.after(directories.first)).fields
+    fields = page | exif.image
+    fields |= {tag: block[tag] for tag in (EXIF_IFD, GPS_IFD) if tag in block}
     if keep_description:
-        fields[_DESCRIPTION] = page.fields[_DESCRIPTION]
+        fields[_DESCRIPTION] = page[_DESCRIPTION]
     if known.icc:
         fields[_ICC] = Field(_UNDEFINED, known.icc)
     if known.xmp:

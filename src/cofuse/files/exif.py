@@ -136,11 +136,10 @@ def parse_exif(file: BinaryIO, extra: frozenset[int] = frozenset()) -> Exif:
 
 @dataclass(frozen=True)
 class Directory:
-    """One directory: its fields, and the offsets of the maker's note and of the link behind it."""
+    """The fields of a directory, and the offset of the maker's note."""
 
     fields: Fields
     note: int | None = None
-    link: int = 0
 
 
 class Directories:
@@ -165,6 +164,7 @@ class Directories:
         if version not in (42, 43):
             raise ValueError("it does not start as a TIFF file does")
         self.big = version == 43
+        self._head, self._entry = (8, 20) if self.big else (2, 12)
         self.first = self._offset(8 if self.big else 4)
 
     def _bytes(self, offset: int, count: int) -> bytes:
@@ -177,9 +177,14 @@ class Directories:
         word, size = ("Q", 8) if self.big else ("I", 4)
         return int(struct.unpack(self.order + word, self._bytes(at, size))[0])
 
-    def following(self, directory: Directory) -> Directory:
-        """Read the next directory of the chain."""
-        return self.read(self._offset(directory.link))
+    def _count(self, offset: int) -> int:
+        """Return the number of fields of the directory at an offset."""
+        letter = "Q" if self.big else "H"
+        return int(struct.unpack(self.order + letter, self._bytes(offset, self._head))[0])
+
+    def after(self, offset: int) -> int:
+        """Return the offset of the directory that follows the one at an offset; 0 if none does."""
+        return self._offset(offset + self._head + self._entry * self._count(offset))
 
     def linked(self, link: Field | None) -> Directory:
         """Read the directory a field points to; an empty one where it points to none."""
@@ -193,9 +198,9 @@ class Directories:
 
     def read(self, offset: int, wanted: set[int] | None = None) -> Directory:
         """Read one directory, or the wanted tags of it, without fields that cannot be."""
-        order = self.order
-        head, entry, inline, word = (8, 20, 8, "Q") if self.big else (2, 12, 4, "I")
-        (count,) = struct.unpack(order + ("Q" if self.big else "H"), self._bytes(offset, head))
+        order, head, entry = self.order, self._head, self._entry
+        inline, word = (8, "Q") if self.big else (4, "I")
+        count = self._count(offset)
         if not 0 < count <= _MOST_FIELDS:
             raise ValueError(f"a directory of {count} fields")
         table = self._bytes(offset + head, count * entry)
@@ -213,7 +218,7 @@ class Directories:
             fields[tag] = Field(kind, self._bytes(place, size))
             self._left -= size
             note = place if tag == MAKER_NOTE else note
-        return Directory(fields, note, offset + head + len(table))
+        return Directory(fields, note)
 
 
 def updated(

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.files.decoding import DTYPES, Picture, check_packing, check_size, oriented_shape
+from cofuse.files.exif import Directories
 from cofuse.images.white import white_of_type
 
-__all__ = ["inspect_tiff"]
+__all__ = ["has_more_pages", "inspect_tiff"]
 
 Pixels = NDArray[Any]
 
@@ -71,6 +72,21 @@ def inspect_tiff(path: Path, *, all_pages: bool) -> list[Picture]:
             _page(page, path, k, f"{path} page {k + 1}" if several else str(path))
             for k, page in (pages if all_pages else pages[:1])
         ]
+
+
+def has_more_pages(path: Path, most: int) -> bool:
+    """Whether a TIFF file has more than ``most`` pages; stops there and reads no tags."""
+    pages = 0
+    with path.open("rb") as file:
+        try:
+            directories = Directories(file)
+            offset = directories.first
+            while offset and pages <= most:
+                pages += 1
+                offset = directories.after(offset)
+        except ValueError:  # damaged: `inspect_tiff` says where
+            return False
+    return pages > most
 
 
 @contextmanager
