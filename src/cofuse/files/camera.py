@@ -14,17 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.files.decoding import Picture, check_size, explained
 from cofuse.files.formats import RawMode
 from cofuse.files.jpeg import jpeg_metadata
 from cofuse.files.metadata import Metadata, tiff_metadata
+from cofuse.images import Pixels
 
 __all__ = ["heif_metadata", "inspect_heif", "inspect_raw", "raw_metadata", "white_balance"]
-
-Pixels = NDArray[Any]
 
 #: Gamma of a screen (sRGB), and none.
 _GAMMA = {"display": (2.4, 12.92), "linear": (1.0, 1.0)}

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.files import exif
+from cofuse.images import Pixels
 
 __all__ = [
     "DTYPES",
@@ -31,8 +31,6 @@ __all__ = [
     "orientation_of",
     "oriented_shape",
 ]
-
-Pixels = NDArray[Any]
 
 #: The types of value a picture may have.
 DTYPES = tuple(np.dtype(kind) for kind in ("uint8", "uint16", "float32", "float64"))

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cofuse import __version__
 from cofuse.files.exif import (
@@ -27,14 +26,13 @@ from cofuse.files.exif import (
 )
 from cofuse.files.exif_layout import pack_directory, serialise
 from cofuse.files.jpeg import JPEG_XMP
-from cofuse.files.metadata import METRE, Metadata
+from cofuse.files.metadata import INCH_IN_METRES, Metadata
 from cofuse.files.ome import ome_description
 from cofuse.files.png import PNG_XMP
+from cofuse.images import Pixels
 from cofuse.images.threads import processors
 
 __all__ = ["FORMATS", "Content", "Format", "suffix_of"]
-
-Pixels = NDArray[Any]
 
 _ICC, _XMP, _DESCRIPTION, _CHROMA_PLACE = 34675, 700, 270, 531
 _BYTES, _UNDEFINED = 1, 7
@@ -113,7 +111,7 @@ def _png_chunks(known: Metadata) -> Iterator[bytes]:
     if known.icc:
         yield chunk(b"iCCP", b"ICC profile\0\0" + zlib.compress(known.icc, 9))
     if known.dpi:
-        x, y = (min(max(round(value / METRE), 1), 2**31 - 1) for value in known.dpi)
+        x, y = (min(max(round(value / INCH_IN_METRES), 1), 2**31 - 1) for value in known.dpi)
         yield chunk(b"pHYs", struct.pack(">IIB", x, y, 1))
     if known.exif:
         yield chunk(b"eXIf", known.exif)

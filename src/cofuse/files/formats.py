@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
 from cofuse.errors import CofuseError
 
-__all__ = ["PICTURE_SUFFIXES", "RAW_SUFFIXES", "OnDamage", "RawMode", "format_of"]
+__all__ = ["PICTURE_SUFFIXES", "RAW_SUFFIXES", "OnDamage", "PathLike", "RawMode", "format_of"]
+
+PathLike = str | os.PathLike[str]
 
 #: How camera RAW is developed.
 RawMode = Literal["display", "linear"]

@@ -13,10 +13,9 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.files.decoding import Picture, orientation_of
@@ -24,10 +23,9 @@ from cofuse.files.exif import JPEG_EXIF, parse_block
 from cofuse.files.formats import OnDamage
 from cofuse.files.metadata import MOST_BOXES, Metadata
 from cofuse.files.with_pillow import inspect_with_pillow, warnings_lock
+from cofuse.images import Pixels
 
 __all__ = ["JPEG_XMP", "inspect_jpeg", "jpeg_metadata", "jpeg_without_metadata"]
-
-Pixels = NDArray[Any]
 
 JPEG_XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _ICC = b"ICC_PROFILE\0"

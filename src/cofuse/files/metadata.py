@@ -17,8 +17,7 @@ from cofuse.files.exif_layout import serialise
 __all__ = ["Metadata", "checked", "outgoing", "tiff_metadata"]
 
 _XMP, _ICC, _DESCRIPTION = 700, 34675, 270
-_INCH = 25400.0  # micrometres
-METRE = 0.0254  # inches a pixel, times pixels a metre
+INCH_IN_METRES = 0.0254
 
 #: Larger blocks of metadata, and more segments or chunks in a file, are damage or an attack.
 LARGEST_BLOCK = 32 * 2**20
@@ -125,9 +124,10 @@ def outgoing(metadata: Metadata, *, width: int, height: int, colour: bool) -> Me
     """
     dpi = metadata.dpi
     if dpi is None and metadata.pixel_size:
-        dpi = (_INCH / metadata.pixel_size[0], _INCH / metadata.pixel_size[1])
+        x, y, _ = metadata.pixel_size
+        dpi = (25400.0 / x, 25400.0 / y)  # micrometres an inch
     try:
-        found = exif.parse_block(metadata.exif)
+        found = exif.parse_block(metadata.exif or None)
     except (ValueError, struct.error) as error:
         warnings.warn(f"the EXIF block is damaged ({error}) and left out", stacklevel=3)
         found = exif.Exif()

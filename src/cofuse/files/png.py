@@ -6,10 +6,9 @@ import os
 import struct
 import zlib
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cofuse.files.decoding import (
     Picture,
@@ -19,11 +18,10 @@ from cofuse.files.decoding import (
     orientation_of,
     oriented_shape,
 )
-from cofuse.files.metadata import LARGEST_BLOCK, METRE, MOST_BOXES, Metadata
+from cofuse.files.metadata import INCH_IN_METRES, LARGEST_BLOCK, MOST_BOXES, Metadata
+from cofuse.images import Pixels
 
 __all__ = ["PNG_XMP", "inspect_png", "png_metadata"]
-
-Pixels = NDArray[Any]
 
 PNG_XMP = b"XML:com.adobe.xmp"
 
@@ -72,7 +70,7 @@ def png_metadata(file: BinaryIO) -> Metadata:
         xmp = _inflate(xmp) if packed and xmp else xmp
     if len(chunks.get(b"pHYs", b"")) == 9:
         x, y, unit = struct.unpack(">IIB", chunks[b"pHYs"])
-        dpi = (x * METRE, y * METRE) if unit == 1 and x and y else None
+        dpi = (x * INCH_IN_METRES, y * INCH_IN_METRES) if unit == 1 and x and y else None
     return Metadata(icc, chunks.get(b"eXIf") or None, xmp, dpi)
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cofuse.arguments import check_path
 from cofuse.errors import CofuseError
@@ -24,14 +21,14 @@ from cofuse.files.camera import (
     white_balance,
 )
 from cofuse.files.decoding import Picture, describe, explained
-from cofuse.files.formats import OnDamage, RawMode, format_of
+from cofuse.files.formats import OnDamage, PathLike, RawMode, format_of
 from cofuse.files.jpeg import inspect_jpeg, jpeg_metadata
 from cofuse.files.metadata import Metadata, checked, tiff_metadata
 from cofuse.files.png import inspect_png, png_metadata
 from cofuse.files.sources import picture_files
 from cofuse.files.tiff import inspect_tiff
 from cofuse.files.with_pillow import bmp_metadata, inspect_bmp, inspect_webp, webp_metadata
-from cofuse.images import Stack
+from cofuse.images import Pixels, Stack
 from cofuse.images.white import white_of_type
 
 __all__ = [
@@ -44,9 +41,6 @@ __all__ = [
     "read_stack",
     "stated_white",
 ]
-
-Pixels = NDArray[Any]
-PathLike = str | os.PathLike[str]
 
 #: A stack of at most this many decoded bytes is kept in memory, so that it is decoded once.
 IN_MEMORY_BYTES = 256 * 2**20

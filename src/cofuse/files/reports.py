@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from cofuse.errors import CofuseError
+from cofuse.files.formats import PathLike
 from cofuse.files.writing import check_destination, written_whole
 from cofuse.images import Fusion, Stack
 from cofuse.progress import SolverTrace
 
 __all__ = ["check_report", "fusion_report", "plain", "write_json"]
-
-PathLike = str | os.PathLike[str]
 
 
 def check_report(path: PathLike, *, overwrite: bool) -> Path:

@@ -11,11 +11,9 @@ from pathlib import Path
 
 from cofuse.arguments import check, check_path
 from cofuse.errors import CofuseError
-from cofuse.files.formats import PICTURE_SUFFIXES, RAW_SUFFIXES
+from cofuse.files.formats import PICTURE_SUFFIXES, RAW_SUFFIXES, PathLike
 
 __all__ = ["natural_key", "picture_files"]
-
-PathLike = str | os.PathLike[str]
 
 #: Bytes read of a list of names.
 _LONGEST_LIST = 16 * 2**20

@@ -15,16 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.files.decoding import DTYPES, Picture, check_packing, check_size, oriented_shape
 from cofuse.files.exif import Directories
+from cofuse.images import Pixels
 from cofuse.images.white import white_of_type
 
 __all__ = ["has_more_pages", "inspect_tiff"]
-
-Pixels = NDArray[Any]
 
 _WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _YCBCR = 0, 1, 2, 3, 6
 _JPEG = 7

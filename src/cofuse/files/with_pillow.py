@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.files.decoding import (
@@ -24,7 +23,8 @@ from cofuse.files.decoding import (
     orientation_of,
     oriented_shape,
 )
-from cofuse.files.metadata import LARGEST_BLOCK, METRE, MOST_BOXES, Metadata
+from cofuse.files.metadata import INCH_IN_METRES, LARGEST_BLOCK, MOST_BOXES, Metadata
+from cofuse.images import Pixels
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFile
@@ -37,8 +37,6 @@ __all__ = [
     "warnings_lock",
     "webp_metadata",
 ]
-
-Pixels = NDArray[Any]
 
 _WEBP_ANIMATION = 0b10
 
@@ -103,7 +101,7 @@ def bmp_metadata(file: BinaryIO) -> Metadata:
     if len(header) < 54:
         return Metadata()
     x, y = struct.unpack_from("<ii", header, 38)
-    return Metadata(dpi=(x * METRE, y * METRE) if x > 0 and y > 0 else None)
+    return Metadata(dpi=(x * INCH_IN_METRES, y * INCH_IN_METRES) if x > 0 and y > 0 else None)
 
 
 # What to convert a Pillow mode into; modes that are not here are refused.

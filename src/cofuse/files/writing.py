@@ -10,20 +10,19 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from cofuse.arguments import check, check_number, check_path
 from cofuse.errors import CofuseError
 from cofuse.files.encoding import FORMATS, Content, suffix_of
+from cofuse.files.formats import PathLike
 from cofuse.files.metadata import Metadata, outgoing
 from cofuse.files.owners import hidden_name
 from cofuse.files.transaction import clear_leftovers, exists, move_without_replacing
+from cofuse.images import Pixels
 from cofuse.images.white import white_of_type
 
 __all__ = ["BitDepth", "check_destination", "check_output", "write_image", "written_whole"]
-
-Pixels = NDArray[Any]
-PathLike = str | os.PathLike[str]
 
 #: 8 or 16 bits, or floats from 0 to 1.
 BitDepth = Literal[8, 16, "float"]

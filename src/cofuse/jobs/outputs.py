@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from cofuse.files import (
 )
 from cofuse.files.previews import index_dtype, index_picture
 from cofuse.files.transaction import Transaction
+from cofuse.files.writing import BitDepth
 from cofuse.images import Pixels, Stack
 from cofuse.jobs.frames import Frames
 from cofuse.jobs.options import Maps, Request, Writing
@@ -40,8 +41,6 @@ __all__ = [
     "write_source_map",
     "z_distance",
 ]
-
-BitDepth = Literal[8, 16, "float"]
 
 
 def bit_depth(writing: Writing) -> BitDepth | None:
