@@ -29,6 +29,7 @@ from cofuse.files import (
     write_image,
 )
 from cofuse.files.sources import natural_key
+from tests.test_files_malformed import chunk
 from tests.test_files_samples import exif_block
 
 rng = np.random.default_rng(7)
@@ -545,11 +546,6 @@ def test_lying_tiff_header(tmp_path, tag, options):
 
 def png_of_size(width: int, height: int) -> bytes:
     """A PNG file that declares a size it has no pixels for."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        crc = struct.pack(">I", zlib.crc32(kind + data))
-        return struct.pack(">I", len(data)) + kind + data + crc
-
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + body
