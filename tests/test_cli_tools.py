@@ -22,7 +22,7 @@ from cofuse.cli.simulate import simulate as simulate_command
 from cofuse.evaluation.metrics import psnr
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import read_image, write_image
-from cofuse.files.previews import filter_grid, index_picture, side_by_side
+from cofuse.files.previews import filter_grid, index_picture
 from cofuse.learning import LearningSettings
 from cofuse.operators import (
     SHIPPED_OPERATORS,
@@ -423,12 +423,3 @@ def test_indices_survive_as_shades(frames):
     assert shades[0, 0] == 0 and (frames == 1 or shades[0, -1] == white)
     assert np.array_equal(np.rint(shades / white * (frames - 1)), index)
     assert shades.dtype == (np.uint8 if frames <= 256 else np.uint16)
-
-
-def test_pictures_of_any_kind_stand_side_by_side():
-    rng = np.random.default_rng(0)
-    grey = rng.integers(0, 255, (30, 40), np.uint8)
-    row = side_by_side({"grey": grey, "deep": grey.astype(np.uint16) * 257})
-    assert row.dtype == np.uint8 and row.ndim == 3
-    # Both are shown alike, each at its place.
-    assert np.array_equal(row[28:58, 8:48], row[28:58, 56:96])

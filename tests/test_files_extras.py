@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -113,6 +114,18 @@ def test_raw_metadata(tmp_path):
     again = parse_block(read_metadata(out).exif)
     assert again.integer(0x0112) == 1 and 50706 not in again.image  # no DNG any more
     assert read_image(out).shape == (96, 64, 3)
+
+
+def test_the_linear_profile_has_the_colours_of_srgb_and_no_gamma():
+    path = resources.files("cofuse").joinpath("data", "profiles", "linear-srgb.icc")
+    linear = ImageCms.ImageCmsProfile(io.BytesIO(path.read_bytes()))
+    assert ImageCms.getProfileDescription(linear).strip() == "Linear sRGB"
+    light = np.linspace(0.02, 1, 200)[:, None] * [1.0, 0.7, 0.3]
+    image = Image.fromarray(np.rint(255 * light).astype(np.uint8)[None])
+    shown = ImageCms.profileToProfile(image, linear, ImageCms.createProfile("sRGB"))
+    expected = 1.055 * (np.asarray(image) / 255) ** (1 / 2.4) - 0.055
+    bright = np.asarray(image).min(axis=-1) > 30
+    assert np.abs(np.asarray(shown) - 255 * expected)[bright].max() < 1.5
 
 
 @with_rawpy

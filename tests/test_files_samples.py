@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import struct
 from pathlib import Path
 
 import numpy as np
-import pytest
 import tifffile
-from PIL import Image, ImageCms
+from PIL import ImageCms
 
 ICC = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 XMP = (
@@ -156,16 +154,3 @@ def write_dng(
         (50778, 3, 1, 21, True),
     ]
     tifffile.imwrite(path, mosaic, photometric=32803, extratags=tags, metadata=None)
-
-
-@pytest.mark.parametrize("order", ["<", ">"])
-def test_the_block_is_as_pillow_reads_it(order):
-    tags = Image.Exif()
-    tags.load(b"Exif\0\0" + exif_block(order))
-    assert tags[0x010F] == "Canon" and tags[0x0112] == 6
-    assert tags.get_ifd(0x8769)[0xA002] == 6000 and tags.get_ifd(0x8825)[1] == "N"
-
-
-def test_the_grey_profile_is_one():
-    profile = ImageCms.ImageCmsProfile(io.BytesIO(grey_icc()))
-    assert profile.profile.xcolor_space.strip() == "GRAY"

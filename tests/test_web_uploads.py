@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cofuse.web.naming import clean_name, file_name, natural_key, with_own_names
+from cofuse.files.sources import natural_key
+from cofuse.web.naming import clean_name, file_name, with_own_names
 from tests.command_line import contents
 from tests.waiting import PATIENCE, until
 from tests.web_server import TOKEN, client_of, frames, jpeg, png, upload

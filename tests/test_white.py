@@ -18,9 +18,9 @@ import cofuse
 from cofuse import CofuseError, Stack, fuse, read_image, read_stack, write_image
 from cofuse.evaluation.simulation import add_noise, sample_picture, simulate_stack
 from cofuse.files import read_metadata
-from cofuse.files.profiles import linear_srgb
 from cofuse.images.white import found_white, largest_shown
 from tests.command_line import run
+from tests.test_files_samples import ICC
 
 Array = np.ndarray[Any, Any]
 
@@ -180,7 +180,7 @@ def test_files_say_their_white(tmp_path: Path) -> None:
         return read_stack(paths).white
 
     assert 255 < shown < 700 and white("plain") == shown
-    assert white("profile", iccprofile=linear_srgb()) == 65535
+    assert white("profile", iccprofile=ICC) == 65535
     assert white("most", each=lambda k: [(281, 3, 1, 4000 + k, True)]) == 4002
     assert white("signed", each=lambda k: [(341, 11, 1, 1023.0, True)]) == 1023
     # A default, and what not all frames say, says nothing.

@@ -91,7 +91,7 @@ def fuse(
     as_json
         Print the report instead of the plan and the summary.
     """
-    from cofuse.jobs.outputs import plain
+    from cofuse.files import plain
     from cofuse.jobs.placing import alignment_facts
     from cofuse.jobs.run import Job
 

@@ -72,8 +72,8 @@ def noise(
     as_json
         Print what a report says of the noise instead of the table.
     """
+    from cofuse.files import plain
     from cofuse.jobs.noise import NoiseJob
-    from cofuse.jobs.outputs import plain
 
     check_pictures(pictures, "noise")
     job = NoiseJob(pictures, reading, aligning, output=output, plot=plot, overwrite=overwrite)

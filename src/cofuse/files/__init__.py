@@ -1,24 +1,24 @@
 """Pictures and reports on disk: read, checked, written whole or not at all."""
 
-from cofuse.files.metadata import Metadata, read_metadata
+from cofuse.files.metadata import Metadata
 from cofuse.files.reading import (
-    IN_MEMORY_BYTES,
     read_alpha,
     read_alphas,
     read_image,
+    read_metadata,
     read_stack,
 )
-from cofuse.files.reports import check_report, fusion_report, write_json
+from cofuse.files.reports import check_report, fusion_report, plain, write_json
 from cofuse.files.sources import picture_files
 from cofuse.files.writing import check_output, write_image, written_whole
 
 __all__ = [
-    "IN_MEMORY_BYTES",
     "Metadata",
     "check_output",
     "check_report",
     "fusion_report",
     "picture_files",
+    "plain",
     "read_alpha",
     "read_alphas",
     "read_image",

@@ -1,4 +1,4 @@
-"""From the bytes of one file to pixels: what every format shares.
+"""Decoding one file to pixels: what all formats share.
 
 Each format has one ``inspect_*`` function that reads the header only and returns a `Picture`: the
 declared shape and dtype, and a way to decode the pixels later.
@@ -14,34 +14,32 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.files import exif
+from cofuse.images import Pixels
 
 __all__ = [
     "DTYPES",
     "MAX_PIXELS",
     "Picture",
+    "animation_note",
     "check_packing",
     "check_size",
     "describe",
     "explained",
-    "orient",
     "orientation_of",
     "oriented_shape",
 ]
 
-Pixels = NDArray[Any]
-
 #: The types of value a picture may have.
 DTYPES = tuple(np.dtype(kind) for kind in ("uint8", "uint16", "float32", "float64"))
 
-#: A header that declares more pixels than this is taken for a lie (a decompression bomb).
+#: A header that declares more pixels is taken for a decompression bomb.
 MAX_PIXELS = 1_000_000_000
 
-# The codecs log what is wrong with a file; with no handler Python would put that on stderr, beside
-# the one line of our error. An application that sets up logging still gets to see it.
+# Without a handler Python would print the codecs' log messages on stderr, beside the one line of
+# our error. An application that sets up logging still gets them.
 _NOWHERE = logging.NullHandler()
 for _codec in ("PIL", "imagecodecs", "tifffile"):
     logging.getLogger(_codec).addHandler(_NOWHERE)
@@ -56,15 +54,17 @@ class Picture:
     label
         The file, and the page where it has several: for messages.
     shape, dtype
-        What decoding will give, alpha dropped and orientation applied.
+        What `decode` will give: without alpha, upright.
     load
-        Decodes the pixels, with alpha as the last channel where there is any; opens the file anew.
+        Opens the file anew and decodes the stored pixels, alpha as the last channel if any.
     alpha
         Whether the header declares transparency.
     left_out
-        What is in the file and not read, in words that follow the label; empty if nothing is.
+        What in the file is not read, in words that follow the label; may be empty.
     white
         The largest value in use, where the header says it.
+    orientation
+        How stored rows and columns are turned, 1-8 as EXIF counts.
     """
 
     label: str
@@ -74,6 +74,7 @@ class Picture:
     alpha: bool = False
     left_out: str = ""
     white: float | None = None
+    orientation: int = 1
 
     def decode(self) -> Pixels:
         """Decode the pixels without alpha."""
@@ -83,7 +84,7 @@ class Picture:
         return np.ascontiguousarray(pixels[..., :3])
 
     def decode_alpha(self) -> Pixels | None:
-        """Decode how opaque each pixel is, shape (H, W); None if all are opaque altogether."""
+        """Decode alpha, shape (H, W); None if all pixels are opaque."""
         if not self.alpha:
             return None
         pixels = self._decode()
@@ -94,9 +95,9 @@ class Picture:
         return np.ascontiguousarray(alpha)
 
     def _decode(self) -> Pixels:
-        """Decode all channels and hold them against the header."""
+        """Decode all channels, upright, and compare with the header."""
         with explained(self.label):
-            pixels = self.load()
+            pixels = _upright(self.load(), self.orientation)
         shape = pixels.shape
         if self.alpha and pixels.ndim == 3 and shape[2] in (2, 4):
             shape = shape[:2] if shape[2] == 2 else (*shape[:2], 3)
@@ -109,8 +110,13 @@ class Picture:
 
 
 def describe(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
-    """Say a picture's size and kind in a photographer's words."""
+    """Describe size, colour and dtype of a picture in words."""
     return f"{shape[1]}x{shape[0]} {'RGB' if len(shape) == 3 else 'grey'} {dtype}"
+
+
+def animation_note(frames: int) -> str:
+    """Say what is left out of an animation, for `Picture.left_out`."""
+    return f"is an animation of {frames} pictures, of which the first is read" if frames > 1 else ""
 
 
 @contextmanager
@@ -130,7 +136,7 @@ def explained(label: object) -> Iterator[None]:
 
 
 def check_size(width: int, height: int, label: object) -> None:
-    """Refuse pictures without pixels, and decompression bombs before anything is allocated."""
+    """Refuse pictures without pixels, and decompression bombs, before anything is allocated."""
     if width < 1 or height < 1:
         raise CofuseError(f"{label} declares {width}x{height} pixels; the file is damaged")
     if width * height > MAX_PIXELS:
@@ -152,7 +158,7 @@ def check_packing(
     stored
         Bytes the file has for them.
     ratio
-        How many bytes a stored byte can stand for at most.
+        The most bytes that one stored byte can stand for.
     label
         The file, for the message.
     """
@@ -163,7 +169,7 @@ def check_packing(
         )
 
 
-def orient(pixels: Pixels, orientation: int) -> Pixels:
+def _upright(pixels: Pixels, orientation: int) -> Pixels:
     """Turn and mirror stored rows and columns as EXIF orientation 1-8 asks for."""
     if orientation in (5, 6, 7, 8):
         pixels = pixels.swapaxes(0, 1)
@@ -181,9 +187,9 @@ def oriented_shape(width: int, height: int, colour: bool, orientation: int) -> t
 
 
 def orientation_of(block: bytes | None) -> int:
-    """Find the orientation in an EXIF block; 1, upright, where it says nothing sensible."""
+    """Return the orientation of an EXIF block; 1, upright, where it holds no valid one."""
     try:
-        value = exif.parse_block(block or b"").integer(exif.ORIENTATION)
+        value = exif.parse_block(block).integer(exif.ORIENTATION)
     except (ValueError, struct.error):  # damaged metadata is no reason to refuse whole pixels
         return 1
     return value if value is not None and 1 <= value <= 8 else 1

@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cofuse import __version__
-from cofuse.files.containers import JPEG_EXIF, JPEG_XMP, png_with_chunks
-from cofuse.files.exif import EXIF_IFD, GPS_IFD, SOFTWARE, Field, read_directory
+from cofuse.files.exif import (
+    EXIF_IFD,
+    GPS_IFD,
+    JPEG_EXIF,
+    SHORT,
+    SOFTWARE,
+    Directories,
+    Exif,
+    Field,
+    parse_block,
+)
 from cofuse.files.exif_layout import pack_directory, serialise
-from cofuse.files.metadata import Outgoing
+from cofuse.files.jpeg import JPEG_XMP
+from cofuse.files.metadata import INCH_IN_METRES, Metadata
 from cofuse.files.ome import ome_description
+from cofuse.files.png import PNG_XMP
+from cofuse.images import Pixels
 from cofuse.images.threads import processors
 
 __all__ = ["FORMATS", "Content", "Format", "suffix_of"]
 
-Pixels = NDArray[Any]
-
 _ICC, _XMP, _DESCRIPTION, _CHROMA_PLACE = 34675, 700, 270, 531
-_BYTES, _SHORT, _UNDEFINED = 1, 3, 7
+_BYTES, _UNDEFINED = 1, 7
 
-#: Number and rows of the strips that tell how to pack a picture; size up to which runs will do.
+#: Number and rows of the strips tried to choose the packing; relative size at which runs suffice.
 _STRIPS, _STRIP, _NO_LARGER = 8, 32, 1.02
 
 #: A JPEG segment counts its bytes with 16 bits.
@@ -40,16 +51,16 @@ class Content:
     Attributes
     ----------
     image, alpha
-        The picture, and how opaque it is where it is not so everywhere.
+        The picture, and its alpha if it is not opaque.
     metadata
-        What is said of it, if anything.
+        What `outgoing` says of it, if anything.
     quality
         From 1 to 100 for formats with loss, or None for their default.
     """
 
     image: Pixels
     alpha: Pixels | None = None
-    metadata: Outgoing | None = None
+    metadata: Metadata | None = None
     quality: int | None = None
 
     def samples(self) -> Pixels:
@@ -83,14 +94,36 @@ def encode_png(file: BinaryIO, content: Content) -> None:
     if content.metadata is None:
         file.write(png)
         return
-    file.writelines(png_with_chunks(png, content.metadata.blocks()))
+    # Behind the header, as the profile must come before pixels; a view, to copy no pixels.
+    behind_header = 8 + 25
+    file.write(png[:behind_header])
+    file.writelines(_png_chunks(content.metadata))
+    file.write(memoryview(png)[behind_header:])
+
+
+def _png_chunks(known: Metadata) -> Iterator[bytes]:
+    """Yield the chunks of metadata."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = zlib.crc32(kind + data)
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", check)
+
+    if known.icc:
+        yield chunk(b"iCCP", b"ICC profile\0\0" + zlib.compress(known.icc, 9))
+    if known.dpi:
+        x, y = (min(max(round(value / INCH_IN_METRES), 1), 2**31 - 1) for value in known.dpi)
+        yield chunk(b"pHYs", struct.pack(">IIB", x, y, 1))
+    if known.exif:
+        yield chunk(b"eXIf", known.exif)
+    if known.xmp:
+        yield chunk(b"iTXt", PNG_XMP + b"\0\0\0\0\0" + known.xmp)
 
 
 def _packing(samples: Pixels) -> dict[str, int]:
-    """Choose how PNG packs a picture, from some of its rows.
+    """Choose how PNG packs a picture, by trying some of its rows.
 
-    What its filters leave of most pictures is noise: to look for runs alone takes a fifth of the
-    time, and the file is no larger. Smooth maps and pictures of few colours are another matter.
+    PNG's filters leave noise of most pictures: looking for runs alone takes a fifth of the time
+    then, and the file is no larger. Smooth maps and pictures of few colours need more.
     """
     import imagecodecs
 
@@ -108,23 +141,25 @@ def encode_jpeg(file: BinaryIO, content: Content) -> None:
     from PIL import Image
 
     options: dict[str, Any] = {}
-    if content.metadata:
-        most_exif, most_xmp = _SEGMENT - len(JPEG_EXIF), _SEGMENT - len(JPEG_XMP)
-        # Where the colours lie among the pixels is said in JPEG and nowhere else: centred.
-        place = Field(_SHORT, struct.pack(content.metadata.exif.order + "H", 1))
-        image = content.metadata.exif.image | {_CHROMA_PLACE: place}
-        exif = replace(content.metadata.exif, image=image)
-        known = replace(content.metadata, exif=exif)
-        blocks = known.blocks(most_exif=most_exif, most_xmp=most_xmp)
-        if blocks.exif:
-            options["exif"] = JPEG_EXIF + blocks.exif
-        if blocks.xmp:
-            data = JPEG_XMP + blocks.xmp
-            options["extra"] = b"\xff\xe1" + struct.pack(">H", len(data) + 2) + data
-        if blocks.icc:
-            options["icc_profile"] = blocks.icc
-        if blocks.dpi and max(blocks.dpi) < 2**16 and min(blocks.dpi) >= 1:
-            options["dpi"] = tuple(round(value) for value in blocks.dpi)
+    if known := content.metadata:
+        exif = parse_block(known.exif)
+        # Only JPEG says where colours lie among the pixels: centred.
+        place = Field(SHORT, struct.pack(exif.order + "H", 1))
+        exif = replace(exif, image=exif.image | {_CHROMA_PLACE: place})
+        block = serialise(exif, most=_SEGMENT - len(JPEG_EXIF))
+        if block is None:
+            warnings.warn("the EXIF block is too large for this format; left out", stacklevel=3)
+        else:
+            options["exif"] = JPEG_EXIF + block
+        packet = JPEG_XMP + (known.xmp or b"")
+        if len(packet) > _SEGMENT:
+            warnings.warn("the XMP packet is too large for this format; left out", stacklevel=3)
+        elif known.xmp:
+            options["extra"] = b"\xff\xe1" + struct.pack(">H", len(packet) + 2) + packet
+        if known.icc:
+            options["icc_profile"] = known.icc
+        if known.dpi and max(known.dpi) < 2**16 and min(known.dpi) >= 1:
+            options["dpi"] = tuple(round(value) for value in known.dpi)
     quality = 95 if content.quality is None else content.quality
     Image.fromarray(content.image).save(file, "JPEG", quality=quality, subsampling=0, **options)
 
@@ -136,9 +171,8 @@ def encode_webp(file: BinaryIO, content: Content) -> None:
     options: dict[str, Any] = {"lossless": True}
     if content.quality is not None:
         options = {"quality": content.quality}
-    if content.metadata:
-        blocks = content.metadata.blocks()
-        named = {"exif": blocks.exif, "icc_profile": blocks.icc, "xmp": blocks.xmp}
+    if known := content.metadata:
+        named = {"exif": known.exif, "icc_profile": known.icc, "xmp": known.xmp}
         options |= {name: block for name, block in named.items() if block}
     image, alpha = content.image, content.alpha
     if alpha is not None and image.ndim == 2:  # WebP knows no grey
@@ -157,11 +191,6 @@ def encode_bmp(file: BinaryIO, content: Content) -> None:
     Image.fromarray(content.image).save(file, "BMP", **options)
 
 
-def encode_tiff(file: BinaryIO, content: Content) -> None:
-    """Write TIFF, any depth, deflated."""
-    _write_tiff(file, content, None)
-
-
 def encode_ome(file: BinaryIO, content: Content) -> None:
     """Write TIFF with a description in OME-XML."""
     known = content.metadata
@@ -172,25 +201,25 @@ def encode_ome(file: BinaryIO, content: Content) -> None:
         pixel_size=known.pixel_size if known else None,
         white=known.white if known else None,
     )
-    _write_tiff(file, content, description)
+    encode_tiff(file, content, description)
 
 
-def _write_tiff(file: BinaryIO, content: Content, description: bytes | None) -> None:
-    """Write TIFF, behind its EXIF block if it has one.
+def encode_tiff(file: BinaryIO, content: Content, description: bytes | None = None) -> None:
+    """Write TIFF, any depth, deflated, behind its EXIF block if it has one.
 
-    tifffile writes the pixels; it takes no EXIF. The file starts as the block would start, with
-    the maker's note at the offset it counts from, tifffile appends the picture, and a directory
-    at the end brings both together.
+    tifffile writes the pixels, but no EXIF. The file starts with the EXIF block, with the maker's
+    note at its offset, tifffile appends the picture, and a directory at the end joins both.
     """
     import tifffile
 
     image, known = content.image, content.metadata
-    # Left to itself tifffile hopes that compression keeps a large picture below 4 GB.
+    # By default tifffile relies on compression to keep a large picture below 4 GB.
     big = image.nbytes > 2**32 - 2**25
     start: dict[str, Any] = {"bigtiff": big}
     if known:
-        software = {SOFTWARE: known.exif.image[SOFTWARE]}
-        file.write(serialise(replace(known.exif, image=software), big=big) or b"")
+        exif = parse_block(known.exif)
+        software = {SOFTWARE: exif.image[SOFTWARE]}
+        file.write(serialise(replace(exif, image=software), big=big) or b"")
         file.seek(0)
         start = {"append": True}
     with tifffile.TiffWriter(file, **start) as tif:
@@ -209,22 +238,18 @@ def _write_tiff(file: BinaryIO, content: Content, description: bytes | None) -> 
             maxworkers=processors(),
         )
     if known:
-        _join(file, known, big, keep_description=description is not None)
+        _join(file, exif, known, big, keep_description=description is not None)
 
 
-def _join(file: BinaryIO, known: Outgoing, big: bool, *, keep_description: bool) -> None:
-    """Bring the fields of the EXIF block and of the picture behind it into one directory."""
-    order = known.exif.order
-    word, size, pointer = ("Q", 8, 8) if big else ("I", 4, 4)
-
-    def read(offset: int, count: int) -> bytes:
-        file.seek(offset)
-        return file.read(count)
-
-    (first,) = struct.unpack(order + word, read(pointer, size))
-    block, after = read_directory(read, first, order, big)
-    page, _ = read_directory(read, after, order, big)
-    fields = page | known.exif.image
+def _join(
+    file: BinaryIO, exif: Exif, known: Metadata, big: bool, *, keep_description: bool
+) -> None:
+    """Join the fields of the EXIF block and of the picture behind it in one directory."""
+    order = exif.order
+    directories = Directories(file)
+    block = directories.read(directories.first).fields
+    page = directories.read(directories.after(directories.first)).fields
+    fields = page | exif.image
     fields |= {tag: block[tag] for tag in (EXIF_IFD, GPS_IFD) if tag in block}
     if keep_description:
         fields[_DESCRIPTION] = page[_DESCRIPTION]
@@ -241,7 +266,7 @@ def _join(file: BinaryIO, known: Outgoing, big: bool, *, keep_description: bool)
 
     directory, values = pack_directory(fields, order, big, place)
     values[here := place(len(directory))] = directory
-    values[pointer] = struct.pack(order + word, here)
+    values[8 if big else 4] = struct.pack(order + ("Q" if big else "I"), here)
     for offset, data in values.items():
         file.seek(offset)
         file.write(data)

@@ -6,16 +6,17 @@ understood passes through whole.
 
 from __future__ import annotations
 
+import io
 import math
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import BinaryIO
 
-__all__ = ["Exif", "Field", "Fields", "parse_block", "parse_exif", "read_directory", "updated"]
+__all__ = ["Directories", "Exif", "Field", "Fields", "parse_block", "parse_exif", "updated"]
 
-#: Reads so many bytes from an offset; raises ValueError where they are not there.
-Reader = Callable[[int, int], bytes]
+#: What a JPEG file puts before the block.
+JPEG_EXIF = b"Exif\0\0"
 
 ORIENTATION, SOFTWARE, DATE_TIME = 0x0112, 0x0131, 0x0132
 X_RESOLUTION, Y_RESOLUTION, RESOLUTION_UNIT = 0x011A, 0x011B, 0x0128
@@ -26,8 +27,8 @@ ASCII, SHORT, LONG, RATIONAL, LONG8 = 2, 3, 4, 5, 16
 _SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4}
 _SIZES |= {16: 8, 17: 8, 18: 8}
 
-#: What the first directory may say of any picture: who, with what, when, and what of. All else
-#: there tells how the pixels are stored, or belongs to a thumbnail, a DNG or a microscope's file.
+#: Tags of the first directory that describe any picture: who, with what, when, and what of. All
+#: others are about how pixels are stored, or belong to a thumbnail, a DNG or a microscope's file.
 _DESCRIPTIVE = {
     *(0x010D, 0x010E, 0x010F, 0x0110, ORIENTATION, X_RESOLUTION, Y_RESOLUTION, RESOLUTION_UNIT),
     *(SOFTWARE, DATE_TIME, 0x013B, 0x013C, 0x4746, 0x4749, 0x8298, 0x83BB, 0x829A, 0x829D),
@@ -35,7 +36,7 @@ _DESCRIPTIVE = {
     *(0xC614, 0xC62F, 0xC630),
 }
 
-# Compressed bits a pixel, fraction and time zone of DateTime, and what Microsoft pads with.
+# Compressed bits a pixel, fraction and time zone of DateTime, and Microsoft's padding.
 _STALE = {0x9102, 0x9290, 0x9010, 0xEA1C, 0xEA1D}
 
 _MOST_FIELDS = 1000
@@ -61,7 +62,7 @@ Fields = dict[int, Field]
 
 @dataclass(frozen=True)
 class Exif:
-    """The directories of a block that outlive a change of the pixels; the thumbnail's does not.
+    """The directories of a block that stay true when the pixels change; not the thumbnail's.
 
     Attributes
     ----------
@@ -70,7 +71,7 @@ class Exif:
     image, photo, gps, interop
         The fields by tag: first directory, EXIF, GPS and interoperability directory.
     note_offset
-        Where the maker's note stood.
+        Offset of the maker's note in the block.
     """
 
     order: str = "<"
@@ -103,25 +104,20 @@ class Exif:
         return (x * unit, y * unit) if x and y and unit else None
 
 
-def parse_block(block: bytes, extra: frozenset[int] = frozenset()) -> Exif:
-    """Read an EXIF block, with or without the six bytes a JPEG file puts before it."""
-    data = block[6:] if block.startswith(b"Exif\0\0") else block
-
-    def read(offset: int, size: int) -> bytes:
-        if offset + size > len(data):
-            raise ValueError("it ends too early")
-        return data[offset : offset + size]
-
-    return parse_exif(read, extra)
+def parse_block(block: bytes | None, extra: frozenset[int] = frozenset()) -> Exif:
+    """Read an EXIF block, if there is one; see `parse_exif`."""
+    if block is None:
+        return Exif()
+    return parse_exif(io.BytesIO(block.removeprefix(JPEG_EXIF)), extra)
 
 
-def parse_exif(read: Reader, extra: frozenset[int] = frozenset()) -> Exif:
+def parse_exif(file: BinaryIO, extra: frozenset[int] = frozenset()) -> Exif:
     """Read the directories of an EXIF block, or of a whole TIFF file.
 
     Parameters
     ----------
-    read
-        Gives bytes from an offset.
+    file
+        Where the block, or the TIFF file, starts at 0.
     extra
         Tags of the first directory to read besides the descriptive ones.
 
@@ -130,82 +126,99 @@ def parse_exif(read: Reader, extra: frozenset[int] = frozenset()) -> Exif:
     ValueError
         There is no first directory. Single damaged fields are left out.
     """
-    start = read(0, 8)
-    order = {b"II": "<", b"MM": ">"}.get(start[:2])
-    if order is None:
-        raise ValueError("it does not start as a TIFF file does")
-    (version,) = struct.unpack_from(f"{order}H", start, 2)
-    if version not in (42, 43):
-        raise ValueError("it does not start as a TIFF file does")
-    big = version == 43
-    first = struct.unpack(f"{order}Q", read(8, 8)) if big else struct.unpack(f"{order}4xI", start)
-    left = [_LARGEST_BLOCK]
-    pointers = {EXIF_IFD, GPS_IFD}
-    image, _ = _directory(read, first[0], order, big, left, _DESCRIPTIVE | pointers | extra)
-    part: dict[int, Fields] = {}
-    note_offset = None
-    for tag in (EXIF_IFD, GPS_IFD):
-        part[tag], note = _linked(read, image.pop(tag, None), order, big, left)
-        note_offset = note if tag == EXIF_IFD else note_offset
-    interop, _ = _linked(read, part[EXIF_IFD].pop(INTEROP_IFD, None), order, big, left)
-    return Exif(order, image, part[EXIF_IFD], part[GPS_IFD], interop, note_offset)
+    directories = Directories(file)
+    image = directories.read(directories.first, _DESCRIPTIVE | {EXIF_IFD, GPS_IFD} | extra).fields
+    photo = directories.linked(image.pop(EXIF_IFD, None))
+    gps = directories.linked(image.pop(GPS_IFD, None)).fields
+    interop = directories.linked(photo.fields.pop(INTEROP_IFD, None)).fields
+    return Exif(directories.order, image, photo.fields, gps, interop, photo.note)
 
 
-def _linked(
-    read: Reader, link: Field | None, order: str, big: bool, left: list[int]
-) -> tuple[Fields, int | None]:
-    """Read the directory a field points to; none where there is no such field or place."""
-    letter = {LONG: "I", 13: "I", LONG8: "Q", 18: "Q"}.get(link.kind) if link else None
-    if link is None or letter is None or not link.data:
-        return {}, None
-    try:
-        return _directory(read, struct.unpack_from(order + letter, link.data)[0], order, big, left)
-    except ValueError:
-        return {}, None
+@dataclass(frozen=True)
+class Directory:
+    """The fields of a directory, and the offset of the maker's note."""
+
+    fields: Fields
+    note: int | None = None
 
 
-def _directory(
-    read: Reader,
-    offset: int,
-    order: str,
-    big: bool,
-    left: list[int],
-    wanted: set[int] | frozenset[int] | None = None,
-) -> tuple[Fields, int | None]:
-    """Read one directory, leaving out fields that cannot be; and where the maker's note stands."""
-    head, entry, inline, word = (8, 20, 8, "Q") if big else (2, 12, 4, "I")
-    (count,) = struct.unpack(order + ("Q" if big else "H"), read(offset, head))
-    if not 0 < count <= _MOST_FIELDS:
-        raise ValueError(f"a directory of {count} fields")
-    table = read(offset + head, count * entry)
-    fields: Fields = {}
-    note = None
-    for start in range(0, len(table), entry):
-        tag, kind, number = struct.unpack_from(f"{order}HH{word}", table, start)
-        if (wanted is not None and tag not in wanted) or kind not in _SIZES or not number:
-            continue
-        size, place = number * _SIZES[kind], offset + head + start + entry - inline
-        if size > inline:
-            (place,) = struct.unpack_from(order + word, table, start + entry - inline)
-        # Fields may overlap in a damaged file: what they take together has to be bounded.
-        if size > min(_LARGEST_FIELD, left[0]):
-            continue
+class Directories:
+    """Reads directories of a TIFF file, of which an EXIF block is one.
+
+    Attributes
+    ----------
+    order, big
+        Byte order as `struct` writes it; whether offsets have 64 bits (BigTIFF).
+    first
+        Offset of the first directory.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._size = file.seek(0, 2)
+        # Fields may overlap in a damaged file: the bytes they take together are bounded.
+        self._left = _LARGEST_BLOCK
+        start = self._bytes(0, 8)
+        self.order = {b"II": "<", b"MM": ">"}.get(start[:2], "")
+        version = struct.unpack_from(f"{self.order}H", start, 2)[0] if self.order else 0
+        if version not in (42, 43):
+            raise ValueError("it does not start as a TIFF file does")
+        self.big = version == 43
+        self._head, self._entry = (8, 20) if self.big else (2, 12)
+        self.first = self._offset(8 if self.big else 4)
+
+    def _bytes(self, offset: int, count: int) -> bytes:
+        if offset + count > self._size:
+            raise ValueError("it ends too early")
+        self._file.seek(offset)
+        return self._file.read(count)
+
+    def _offset(self, at: int) -> int:
+        word, size = ("Q", 8) if self.big else ("I", 4)
+        return int(struct.unpack(self.order + word, self._bytes(at, size))[0])
+
+    def _count(self, offset: int) -> int:
+        """Return the number of fields of the directory at an offset."""
+        letter = "Q" if self.big else "H"
+        return int(struct.unpack(self.order + letter, self._bytes(offset, self._head))[0])
+
+    def after(self, offset: int) -> int:
+        """Return the offset of the directory that follows the one at an offset; 0 if none does."""
+        return self._offset(offset + self._head + self._entry * self._count(offset))
+
+    def linked(self, link: Field | None) -> Directory:
+        """Read the directory a field points to; an empty one where it points to none."""
+        letter = {LONG: "I", 13: "I", LONG8: "Q", 18: "Q"}.get(link.kind) if link else None
+        if link is None or letter is None or not link.data:
+            return Directory({})
         try:
-            fields[tag] = Field(kind, read(place, size))
+            return self.read(struct.unpack_from(self.order + letter, link.data)[0])
         except ValueError:
-            continue
-        left[0] -= size
-        note = place if tag == MAKER_NOTE else note
-    return fields, note
+            return Directory({})
 
-
-def read_directory(read: Reader, offset: int, order: str, big: bool) -> tuple[Fields, int]:
-    """Read a directory of a whole file, and the offset of the next."""
-    fields, _ = _directory(read, offset, order, big, [_LARGEST_BLOCK])
-    (count,) = struct.unpack(order + ("Q" if big else "H"), read(offset, 8 if big else 2))
-    behind = offset + (8 + 20 * count if big else 2 + 12 * count)
-    (after,) = struct.unpack(order + ("Q" if big else "I"), read(behind, 8 if big else 4))
-    return fields, after
+    def read(self, offset: int, wanted: set[int] | None = None) -> Directory:
+        """Read one directory, or the wanted tags of it, without fields that cannot be."""
+        order, head, entry = self.order, self._head, self._entry
+        inline, word = (8, "Q") if self.big else (4, "I")
+        count = self._count(offset)
+        if not 0 < count <= _MOST_FIELDS:
+            raise ValueError(f"a directory of {count} fields")
+        table = self._bytes(offset + head, count * entry)
+        fields: Fields = {}
+        note = None
+        for start in range(0, len(table), entry):
+            tag, kind, number = struct.unpack_from(f"{order}HH{word}", table, start)
+            if (wanted is not None and tag not in wanted) or kind not in _SIZES or not number:
+                continue
+            size, place = number * _SIZES[kind], offset + head + start + entry - inline
+            if size > inline:
+                (place,) = struct.unpack_from(order + word, table, start + entry - inline)
+            if size > min(_LARGEST_FIELD, self._left) or place + size > self._size:
+                continue
+            fields[tag] = Field(kind, self._bytes(place, size))
+            self._left -= size
+            note = place if tag == MAKER_NOTE else note
+        return Directory(fields, note)
 
 
 def updated(

@@ -1,13 +1,16 @@
-"""Which format a file is in: told by its first bytes, and among TIFF files by the name as well."""
+"""The format of a file, found by its first bytes, and among TIFF files by the name as well."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
 from cofuse.errors import CofuseError
 
-__all__ = ["PICTURE_SUFFIXES", "RAW_SUFFIXES", "OnDamage", "RawMode", "format_of"]
+__all__ = ["PICTURE_SUFFIXES", "RAW_SUFFIXES", "OnDamage", "PathLike", "RawMode", "format_of"]
+
+PathLike = str | os.PathLike[str]
 
 #: How camera RAW is developed.
 RawMode = Literal["display", "linear"]
@@ -15,8 +18,8 @@ RawMode = Literal["display", "linear"]
 #: What to do with a JPEG file whose packed pixels are damaged.
 OnDamage = Literal["refuse", "warn"]
 
-#: Camera RAW, by the endings the makers gave it. Many are TIFF files inside, and only the name
-#: says that their first page is a thumbnail and the picture something else.
+#: Suffixes of camera RAW. Many are TIFF files inside, and only the name shows that their first
+#: page is a thumbnail.
 RAW_SUFFIXES = (
     *(".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".fff", ".iiq", ".k25"),
     *(".kdc", ".mef", ".mos", ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".rwl"),
@@ -36,7 +39,7 @@ _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b
 
 
 def format_of(path: Path) -> str:
-    """Name the format of a file: png, jpeg, tiff, webp, bmp, heif or raw.
+    """Return the format of a file: png, jpeg, tiff, webp, bmp, heif or raw.
 
     Raises
     ------
@@ -66,7 +69,7 @@ def format_of(path: Path) -> str:
 
 
 def _first_bytes(path: Path) -> bytes:
-    """Refuse what is no file with something in it; return its first bytes."""
+    """Return the first bytes of a file; refuse what is no file, or empty."""
     try:
         if path.is_dir():
             raise CofuseError(f"{path} is a folder; expected a picture file")

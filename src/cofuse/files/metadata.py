@@ -1,36 +1,32 @@
-"""What a picture says of itself beside its pixels, read without decoding them."""
+"""What a picture says of itself beside its pixels: colour profile, EXIF, XMP, resolution."""
 
 from __future__ import annotations
 
 import math
-import os
 import re
 import struct
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
 
 from cofuse import __version__
-from cofuse.files import containers, exif, ome
-from cofuse.files.containers import Blocks
-from cofuse.files.decoding import explained
+from cofuse.files import exif, ome
 from cofuse.files.exif_layout import serialise
-from cofuse.files.formats import RawMode, format_of
 
-__all__ = ["Metadata", "Outgoing", "outgoing", "read_metadata"]
-
-PathLike = str | os.PathLike[str]
+__all__ = ["Metadata", "checked", "outgoing", "tiff_metadata"]
 
 _XMP, _ICC, _DESCRIPTION = 700, 34675, 270
-_INCH = 25400.0  # micrometres
+INCH_IN_METRES = 0.0254
+
+#: Larger blocks of metadata, and more segments or chunks in a file, are damage or an attack.
+LARGEST_BLOCK = 32 * 2**20
+MOST_BOXES = 100_000
 
 
 @dataclass(frozen=True)
 class Metadata:
-    """What outlives the fusion of frames.
+    """What a file says of its picture, as far as it is kept when frames are fused.
 
     Attributes
     ----------
@@ -38,15 +34,15 @@ class Metadata:
         Colour profile.
     exif
         EXIF block as the file holds it, a small TIFF file; from a TIFF file or camera RAW, a block
-        made of what these hold.
+        made of its tags.
     xmp
         XMP packet.
     dpi
         Pixels an inch, across and down.
     pixel_size
-        Micrometres a pixel takes across and down and between the frames; the last may be None.
+        Micrometres a pixel across and down, and between frames; the last may be None.
     white
-        The value that stands for white, where the file says it (4095 for 12 bits in 16).
+        The value of white, where the file says it (4095 for 12 bits in 16).
     """
 
     icc: bytes | None = field(default=None, repr=False)
@@ -57,65 +53,12 @@ class Metadata:
     white: float | None = None
 
 
-def read_metadata(path: PathLike, *, raw_mode: RawMode = "display") -> Metadata:
-    """Read what a picture says of itself; of several pages, what the first says.
-
-    Parameters
-    ----------
-    path
-        The file.
-    raw_mode
-        How camera RAW is developed, for the profile its pixels then have; see `read_image`.
-
-    Returns
-    -------
-    Metadata
-        What is there. Damaged blocks are left out with a warning: they must never stop a picture
-        from being read.
-
-    Raises
-    ------
-    CofuseError
-        The file is missing or no picture.
-    """
-    path = Path(path)
-    kind = format_of(path)
-    with explained(path):
-        if kind == "tiff":
-            return _checked(tiff_metadata(path), path)
-        if kind == "raw":
-            from cofuse.files.raw import raw_metadata
-
-            return _checked(raw_metadata(path, raw_mode), path)
-        return _checked(_from_blocks(_READERS[kind](path)), path)
-
-
-def _heif_blocks(path: Path) -> Blocks:
-    from cofuse.files.heif import heif_blocks
-
-    return heif_blocks(path)
-
-
-_READERS: dict[str, Callable[[Path], Blocks]] = {
-    "png": containers.png_blocks,
-    "jpeg": containers.jpeg_blocks,
-    "webp": containers.webp_blocks,
-    "bmp": containers.bmp_blocks,
-    "heif": _heif_blocks,
-}
-
-
-def _from_blocks(blocks: Blocks) -> Metadata:
-    """Take blocks over as they are."""
-    return Metadata(blocks.icc, blocks.exif, blocks.xmp, blocks.dpi)
-
-
 def tiff_metadata(path: Path) -> Metadata:
     """Collect the metadata of a TIFF file, or of a camera RAW file that is one inside."""
     tags = frozenset((_XMP, _ICC))
     with path.open("rb") as file:
         try:
-            found = exif.parse_exif(reader(file), tags)
+            found = exif.parse_exif(file, tags)
         except (ValueError, struct.error) as error:
             _warn(path, "tags", error)
             return Metadata()
@@ -127,7 +70,7 @@ def tiff_metadata(path: Path) -> Metadata:
         if b"<OME" in description[:512]:
             try:
                 pixel_size, bits = ome.ome_facts(description)
-                # Many writers say 16 of everything that has 16 bits.
+                # Many writers say 16 for everything that is stored in 16 bits.
                 white = 2.0**bits - 1 if bits and bits < 16 else None
             except ValueError as error:
                 _warn(path, "OME-XML", error)
@@ -139,23 +82,10 @@ def tiff_metadata(path: Path) -> Metadata:
     return Metadata(values.get(_ICC), block, values.get(_XMP), found.dpi(), pixel_size, white)
 
 
-def reader(file: BinaryIO) -> exif.Reader:
-    """Read from places in a file, none of them beyond its end."""
-    size = os.fstat(file.fileno()).st_size
-
-    def read(offset: int, count: int) -> bytes:
-        if offset + count > size:
-            raise ValueError("it ends too early")
-        file.seek(offset)
-        return file.read(count)
-
-    return read
-
-
-def _checked(metadata: Metadata, path: Path) -> Metadata:
-    """Leave out what is damaged, and say so."""
+def checked(metadata: Metadata, path: Path) -> Metadata:
+    """Leave out what is damaged, with a warning."""
     icc, xmp, dpi = metadata.icc, metadata.xmp, metadata.dpi
-    block = metadata.exif.removeprefix(containers.JPEG_EXIF) if metadata.exif else None
+    block = metadata.exif.removeprefix(exif.JPEG_EXIF) if metadata.exif else None
     if icc is not None and (reason := _icc_fault(icc)):
         _warn(path, "colour profile", reason)
         icc = None
@@ -174,7 +104,7 @@ def _checked(metadata: Metadata, path: Path) -> Metadata:
 
 
 def _icc_fault(icc: bytes) -> str | None:
-    """Say what is wrong with a colour profile."""
+    """Return what is wrong with a colour profile, if anything."""
     if len(icc) < 132 or icc[36:40] != b"acsp":
         return "it does not start as a profile does"
     if int.from_bytes(icc[:4], "big") > len(icc):
@@ -183,44 +113,21 @@ def _icc_fault(icc: bytes) -> str | None:
 
 
 def _warn(path: Path, what: str, reason: object) -> None:
-    """Say that metadata is left out."""
     warnings.warn(f"{path}: its {what} is damaged ({reason}) and left out", stacklevel=4)
 
 
-@dataclass(frozen=True)
-class Outgoing:
-    """Metadata as it goes into a new file; for files without a unit of length, in dpi."""
+def outgoing(metadata: Metadata, *, width: int, height: int, colour: bool) -> Metadata:
+    """Turn a frame's metadata into that of the picture fused from it; it always has EXIF then.
 
-    exif: exif.Exif
-    icc: bytes | None = None
-    xmp: bytes | None = None
-    dpi: tuple[float, float] | None = None
-    pixel_size: ome.PixelSize | None = None
-    white: float | None = None
-
-    def blocks(self, *, most_exif: int | None = None, most_xmp: int | None = None) -> Blocks:
-        """Return blocks of limited size; what does not fit is left out with a warning."""
-        block = serialise(self.exif, most=most_exif)
-        if block is None:
-            warnings.warn("the EXIF block is too large for this format; left out", stacklevel=4)
-        xmp = self.xmp
-        if xmp and most_xmp and len(xmp) > most_xmp:
-            warnings.warn("the XMP packet is too large for this format; left out", stacklevel=4)
-            xmp = None
-        return Blocks(self.icc, block, xmp, self.dpi)
-
-
-def outgoing(metadata: Metadata, *, width: int, height: int, colour: bool) -> Outgoing:
-    """Bring a frame's metadata to what is true of the picture fused from it.
-
-    Orientation is upright, the size the new one, Software and DateTime tell of this program and
-    now, and the thumbnail is gone. A colour profile of another kind of colour is left out.
+    Orientation is upright, the size the new one, Software and DateTime are this program and now,
+    and the thumbnail is gone. A colour profile of another kind of colour is left out.
     """
     dpi = metadata.dpi
     if dpi is None and metadata.pixel_size:
-        dpi = (_INCH / metadata.pixel_size[0], _INCH / metadata.pixel_size[1])
+        x, y, _ = metadata.pixel_size
+        dpi = (25400.0 / x, 25400.0 / y)  # micrometres an inch
     try:
-        found = exif.parse_block(metadata.exif) if metadata.exif else exif.Exif()
+        found = exif.parse_block(metadata.exif or None)
     except (ValueError, struct.error) as error:
         warnings.warn(f"the EXIF block is damaged ({error}) and left out", stacklevel=3)
         found = exif.Exif()
@@ -238,17 +145,16 @@ def outgoing(metadata: Metadata, *, width: int, height: int, colour: bool) -> Ou
         kind = "an RGB" if colour else "a grey"
         warnings.warn(f"a colour profile for {space} does not suit {kind} picture", stacklevel=3)
         icc = None
-    return Outgoing(
-        fields, icc, _upright_xmp(metadata.xmp), dpi, metadata.pixel_size, metadata.white
-    )
+    xmp = _upright_xmp(metadata.xmp)
+    return replace(metadata, icc=icc, exif=serialise(fields), xmp=xmp, dpi=dpi)
 
 
 def _upright_xmp(xmp: bytes | None) -> bytes | None:
-    """Set the orientation in a packet upright; leave out packets that speak of other pixels."""
-    # Gain maps and motion pictures lie behind the pixels of a phone's file, and only there.
+    """Set the orientation in a packet upright; leave out packets about other pixels."""
+    # They refer to gain maps and motion pictures, which lie behind the pixels of a phone's file.
     if xmp is None or b"Container:Directory" in xmp or b"hdrgm:" in xmp:
         return None
-    # Settings of a RAW developer that were not applied yet would be applied to the fused picture.
+    # A RAW developer would apply settings that were not applied yet to the fused picture.
     if b"crs:HasSettings" in xmp and not re.search(rb"crs:AlreadyApplied(=.|>)True", xmp):
         return None
     return re.sub(rb"""(tiff:Orientation\s*(?:=\s*["']|>)\s*)\d+""", rb"\g<1>1", xmp)

@@ -1,4 +1,4 @@
-"""What microscopes write beside the pixels: OME-XML and ImageJ's lines, for the size of a pixel."""
+"""Pixel sizes and bit depths that microscopes write: OME-XML, and the lines of ImageJ."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LONGEST = 16 * 2**20
 
 
 def describes_pixels(description: bytes) -> bool:
-    """Tell whether a description is a program's account of the file rather than someone's words."""
+    """Whether a description was made by a program to describe the pixels, not by a person."""
     start = description[:512].lstrip()
     return start.startswith((b"ImageJ=", b'{"shape"', b"shape=")) or b"<OME" in start
 
@@ -46,7 +46,7 @@ def ome_facts(description: bytes) -> tuple[PixelSize | None, int | None]:
     """
     from xml.etree import ElementTree
 
-    # Nothing in OME needs entities of its own; what does is bait.
+    # OME needs no entities; they would be an attack on the parser.
     if len(description) > _LONGEST or b"<!DOCTYPE" in description or b"<!ENTITY" in description:
         raise ValueError("it is no plain OME-XML")
     try:
@@ -78,7 +78,7 @@ def imagej_pixel_size(description: bytes, resolution: Sequence[float | None]) ->
 
 
 def _positive(text: str | None, scale: float | None) -> float | None:
-    """Read a number; None unless it is one, finite and above zero."""
+    """Read a number and scale it; None unless it is finite and above zero."""
     try:
         value = float(text or "") * (scale or 0.0)
     except ValueError:
@@ -94,10 +94,7 @@ def ome_description(
     pixel_size: PixelSize | None,
     white: float | None,
 ) -> bytes:
-    """Describe one picture in OME-XML.
-
-    The distance between the frames is not told of the picture fused from them, which has no depth.
-    """
+    """Describe one picture in OME-XML, without the distance between frames: it has no depth."""
     import tifffile
 
     facts: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""Hidden files of runs: whose they are, and locks that end with the process that holds them.
+"""Hidden files of runs: who owns them, and locks that end with the process that holds them.
 
-All that a run keeps hidden beside its results bears its machine, process and the moment that
-process began. A later run removes what belongs to a dead process of this machine, and nothing else.
+The name of every hidden file or folder holds the machine, the process and the time that process
+started. A later run removes what belongs to a dead process of this machine, and nothing else.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from pathlib import Path
 
 __all__ = ["hidden_name", "is_abandoned", "is_of_this_machine", "locked", "who"]
 
-#: What systems say of a folder that is not empty.
+#: Errors of renaming over, or removing, a folder that is not empty.
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
 
 _HIDDEN = re.compile(r"\.cofuse-([0-9a-f]{8})-(\d{1,10})-(\d{1,20})-[0-9a-f]{16}(?:\.tmp)?")
 
 
 def hidden_name() -> str:
-    """Name a hidden file or folder of this process that nobody else has."""
+    """Return a new unique name for a hidden file or folder of this process."""
     pid = os.getpid()
-    return f".cofuse-{_machine()}-{pid}-{_began(pid) or 0}-{secrets.token_hex(8)}"
+    return f".cofuse-{_machine()}-{pid}-{_started(pid) or 0}-{secrets.token_hex(8)}"
 
 
 def is_abandoned(name: str) -> bool:
-    """Tell whether a name is of `hidden_name`, by a process of this machine that is dead."""
+    """Whether a name is one of `hidden_name`, made by a dead process of this machine."""
     if not is_of_this_machine(name):
         return False
     import psutil
@@ -42,44 +42,43 @@ def is_abandoned(name: str) -> bool:
     pid, named = map(int, name.split("-")[2:4])
     if not psutil.pid_exists(pid):
         return True
-    began = _began(pid)
-    # A process of which nobody can tell counts as alive.
-    return began != named and 0 not in (began, named)
+    started = _started(pid)
+    # Where the time is unknown, the process counts as alive.
+    return started != named and 0 not in (started, named)
 
 
 def is_of_this_machine(name: str) -> bool:
-    """Tell whether a hidden name is of a process that can be asked after here."""
+    """Whether a hidden name was made on this machine, where its process can be looked up."""
     match = _HIDDEN.fullmatch(name)
     return match is not None and match[1] == _machine()
 
 
 def who(name: str) -> str:
-    """Say in words whose a hidden name is."""
+    """Say who owns a hidden name: a process of this machine, or another machine."""
     return f"process {name.split('-')[2]}" if is_of_this_machine(name) else "another machine"
 
 
 @cache
 def _machine() -> str:
-    """Tell machines apart, and containers, which count processes of their own."""
+    """Identify this machine, or container, which numbers its own processes."""
     namespace = ""
     with suppress(OSError):
         namespace = str(Path("/proc/self/ns/pid").readlink())
     return hashlib.sha256(f"{socket.gethostname()} {namespace}".encode()).hexdigest()[:8]
 
 
-def _began(pid: int) -> int | None:
-    """When a process began, in a count that no change of the clock touches.
+def _started(pid: int) -> int | None:
+    """Return when a process started: None if it has ended, 0 if that is unknown.
 
-    None for one that has ended, 0 where nobody tells.
+    On Linux in ticks since the machine started, which setting the clock does not change.
     """
     if sys.platform.startswith("linux"):
         try:
-            # The name of the program is in brackets and may hold anything.
-            state, *fields = (
-                Path(f"/proc/{pid}/stat").read_text("latin-1").rpartition(")")[2].split()
-            )
+            text = Path(f"/proc/{pid}/stat").read_text("latin-1")
         except OSError:  # ended, or hidden from us
             return 0
+        # The name of the program is in brackets and may hold anything.
+        state, *fields = text.rpartition(")")[2].split()
         return None if state in "ZX" else int(fields[18])
     import psutil
 
@@ -91,26 +90,26 @@ def _began(pid: int) -> int | None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[str | None]:
-    """Hold a lock; yields None, or the hidden name of the living run that holds it.
+    """Take a lock; yields None if it was taken, else the hidden name of the living holder.
 
-    A lock is a folder that holds one file, named after its holder. Folders are given their name
-    only when the file is in them, and none is renamed over another that is not empty: on every
-    file system just one run gets the name. Giving back, and taking what a dead holder left,
-    removes the file of that one name and then the folder if it is empty: a lock that another run
-    took in between stays where it is.
+    A lock is a folder with one file in it, named after its holder. The folder is made under
+    another name and renamed to ``path`` with the file in it. No file system renames over a folder
+    that is not empty, so only one run succeeds. To release a lock, or to remove that of a dead
+    holder, the file of that one name is removed and then the folder if it is empty: a lock that
+    another run took in between stays.
     """
     mine = path.with_name(hidden_name())
     try:
         mine.mkdir()
         (mine / mine.name).touch()
-        yield _taken(mine, path)
+        yield _take(mine, path)
     finally:
         shutil.rmtree(mine, ignore_errors=True)
         _free(path, mine.name)
 
 
-def _taken(mine: Path, path: Path) -> str | None:
-    """Give a lock its name; returns the holder where a living one has it."""
+def _take(mine: Path, path: Path) -> str | None:
+    """Rename a folder to the lock; returns the holder if a living one has it."""
     while True:
         try:
             mine.rename(path)
@@ -125,9 +124,9 @@ def _taken(mine: Path, path: Path) -> str | None:
 
 
 def _free(lock: Path, holder: str | None) -> None:
-    """Take away a holder's file, and the folder where nobody else has come into it.
+    """Remove a holder's file, and the folder if no other holder's file is in it.
 
-    What may not be removed is an error: whoever waits for such a lock waits for ever.
+    What may not be removed is an error: `_take` would try for ever.
     """
     try:
         if holder is not None:

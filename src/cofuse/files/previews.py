@@ -12,56 +12,53 @@ __all__ = ["filter_grid", "index_dtype", "index_picture", "side_by_side"]
 
 Picture = NDArray[np.uint8]
 
+_MAGNIFY, _ZOOM = 8, 3
+
 
 def index_picture(index: NDArray[Any], frames: int) -> NDArray[Any]:
-    """Spread frame indices over grey: the first frame black, the last one white.
-
-    With up to 256 frames the picture has 8 bits, else 16; either way the index can be read back.
-    """
+    """Show frame indices as grey, the first frame black and the last white, in `index_dtype`."""
     dtype = index_dtype(frames)
     white = np.iinfo(dtype).max
     return np.rint(index.astype(np.float64) * (white / max(frames - 1, 1))).astype(dtype)
 
 
 def index_dtype(frames: int) -> np.dtype[Any]:
-    """Return the dtype of an `index_picture` of so many frames."""
+    """Return the dtype in which every index has its own grey: 8 bits up to 256 frames, else 16."""
     return np.dtype(np.uint8 if frames <= 256 else np.uint16)
 
 
-def filter_grid(filters: NDArray[np.float64], *, magnify: int = 8) -> Picture:
-    """Lay filters (h, n, n) out in a square grid; zero is mid-grey, each scaled to its peak."""
+def filter_grid(filters: NDArray[np.float64]) -> Picture:
+    """Show filters (h, n, n) in a square grid, magnified 8 times; zero is mid-grey."""
     count, n, _ = filters.shape
     columns = int(np.ceil(np.sqrt(count)))
     rows = -(-count // columns)
-    cell = n * magnify + 4
+    side = n * _MAGNIFY
+    cell = side + 4
     grid = np.full((rows * cell + 4, columns * cell + 4), 255, np.uint8)
     for place, pattern in enumerate(filters):
         tones = np.rint(127.5 + 127.5 * pattern / np.abs(pattern).max()).astype(np.uint8)
         y, x = 4 + place // columns * cell, 4 + place % columns * cell
-        grid[y : y + n * magnify, x : x + n * magnify] = np.kron(
-            tones, np.ones((magnify, magnify), np.uint8)
-        )
+        grid[y : y + side, x : x + side] = np.kron(tones, np.ones((_MAGNIFY, _MAGNIFY), np.uint8))
     return grid
 
 
-def side_by_side(pictures: Mapping[str, NDArray[Any]], *, zoom: int = 3) -> Picture:
-    """Put titled 8-bit pictures in a row, a magnified detail of each beneath it.
+def side_by_side(pictures: Mapping[str, Picture]) -> Picture:
+    """Put titled 8-bit RGB pictures in a row, a magnified detail of each beneath it.
 
     The detail is the window with the most contrast in the last picture, the reference.
     """
     from PIL import Image, ImageDraw, ImageFont
 
-    items = {name: _rgb(picture) for name, picture in pictures.items()}
-    height, width, _ = next(iter(items.values())).shape
-    side_x, side_y = width // zoom, height // zoom
-    top, left = _busiest_window(list(items.values())[-1], side_y, side_x)
+    last = list(pictures.values())[-1]
+    height, width, _ = last.shape
+    side_x, side_y = width // _ZOOM, height // _ZOOM
+    top, left = _busiest_window(last, side_y, side_x)
     gap, title = 8, 28
-    canvas = Image.new(
-        "RGB", (len(items) * (width + gap) + gap, title + 2 * (height + gap)), "white"
-    )
+    size = len(pictures) * (width + gap) + gap, title + 2 * (height + gap)
+    canvas = Image.new("RGB", size, "white")
     draw = ImageDraw.Draw(canvas)
     font = ImageFont.load_default(size=18)
-    for place, (name, picture) in enumerate(items.items()):
+    for place, (name, picture) in enumerate(pictures.items()):
         x = gap + place * (width + gap)
         draw.text((x, 4), name, fill="black", font=font)
         canvas.paste(Image.fromarray(picture), (x, title))
@@ -71,13 +68,6 @@ def side_by_side(pictures: Mapping[str, NDArray[Any]], *, zoom: int = 3) -> Pict
         detail = detail.resize((width, height), Image.Resampling.NEAREST)
         canvas.paste(detail, (x, title + height + gap))
     return np.asarray(canvas)
-
-
-def _rgb(picture: NDArray[Any]) -> Picture:
-    """Turn any picture of 8 or 16 bits into 8-bit RGB."""
-    if picture.dtype == np.uint16:
-        picture = (picture >> 8).astype(np.uint8)
-    return picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=2)
 
 
 def _busiest_window(picture: Picture, height: int, width: int) -> tuple[int, int]:

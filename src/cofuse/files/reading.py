@@ -1,29 +1,34 @@
-"""Pictures in: one file to an array, files and folders to a `Stack`."""
+"""Pictures in: one file to an array or its metadata, files and folders to a `Stack`."""
 
 from __future__ import annotations
 
 import functools
 import math
-import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cofuse.arguments import check_path
 from cofuse.errors import CofuseError
+from cofuse.files.camera import (
+    heif_metadata,
+    inspect_heif,
+    inspect_raw,
+    raw_metadata,
+    white_balance,
+)
 from cofuse.files.decoding import Picture, describe, explained
-from cofuse.files.formats import OnDamage, RawMode, format_of
-from cofuse.files.jpeg import inspect_jpeg
-from cofuse.files.metadata import Metadata, read_metadata
+from cofuse.files.formats import OnDamage, PathLike, RawMode, format_of
+from cofuse.files.jpeg import inspect_jpeg, jpeg_metadata
+from cofuse.files.metadata import Metadata, checked, tiff_metadata
+from cofuse.files.png import inspect_png, png_metadata
 from cofuse.files.sources import picture_files
 from cofuse.files.tiff import inspect_tiff
-from cofuse.files.web_formats import inspect_bmp, inspect_png, inspect_webp
-from cofuse.images import Stack
+from cofuse.files.with_pillow import bmp_metadata, inspect_bmp, inspect_webp, webp_metadata
+from cofuse.images import Pixels, Stack
 from cofuse.images.white import white_of_type
 
 __all__ = [
@@ -32,12 +37,10 @@ __all__ = [
     "read_alpha",
     "read_alphas",
     "read_image",
+    "read_metadata",
     "read_stack",
     "stated_white",
 ]
-
-Pixels = NDArray[Any]
-PathLike = str | os.PathLike[str]
 
 #: A stack of at most this many decoded bytes is kept in memory, so that it is decoded once.
 IN_MEMORY_BYTES = 256 * 2**20
@@ -78,17 +81,17 @@ def read_image(
     """
     check_path("path", path)
     pictures = _inspect([Path(path)], all_pages=False, raw_mode=raw_mode, on_damage=on_damage)
-    _tell_what_is_left_out(pictures)
+    _warn_of_what_is_left_out(pictures)
     return pictures[0].decode()
 
 
 def inspect_file(path: PathLike) -> list[Picture]:
-    """Read the headers of all pictures in one file; nothing is decoded yet."""
+    """Read the headers of all pictures in one file, without decoding."""
     return _inspect([Path(path)], all_pages=True)
 
 
 def read_alpha(path: PathLike) -> Pixels | None:
-    """Read how opaque a picture is: shape (H, W), from 0 to white; None if it is so everywhere."""
+    """Read alpha: shape (H, W), from 0 to white; None if the picture is opaque."""
     return _inspect([Path(path)], all_pages=False)[0].decode_alpha()
 
 
@@ -144,7 +147,7 @@ def read_stack(
         raise CofuseError("no pictures were given; expected at least one file or folder")
     pictures = _inspect(files, all_pages=True, raw_mode=raw_mode, on_damage=on_damage)
     _check_agreement(pictures)
-    _tell_what_is_left_out(pictures)
+    _warn_of_what_is_left_out(pictures)
     first = pictures[0]
     total = len(pictures) * math.prod(first.shape) * first.dtype.itemsize
     readers = [functools.partial(_read_only, picture) for picture in pictures]
@@ -158,8 +161,42 @@ def read_stack(
     return Stack(kept, white=white, names=names, concurrent=True, kind=kind)
 
 
+def read_metadata(path: PathLike, *, raw_mode: RawMode = "display") -> Metadata:
+    """Read what a picture says of itself without decoding it; of several pages, the first.
+
+    Parameters
+    ----------
+    path
+        The file.
+    raw_mode
+        How camera RAW is developed, for the profile its pixels then have; see `read_image`.
+
+    Returns
+    -------
+    Metadata
+        What is there. Damaged blocks are left out with a warning: they must never stop a picture
+        from being read.
+
+    Raises
+    ------
+    CofuseError
+        The file is missing or no picture.
+    """
+    path = Path(path)
+    kind = format_of(path)
+    with explained(path):
+        if kind == "tiff":
+            return checked(tiff_metadata(path), path)
+        if kind == "raw":
+            return checked(raw_metadata(path, raw_mode), path)
+        if kind == "heif":
+            return checked(heif_metadata(path), path)
+        with path.open("rb") as file:
+            return checked(_METADATA[kind](file), path)
+
+
 def stated_white(pictures: Sequence[Picture], file: Path) -> float | None:
-    """What the first file, or the headers of all frames, say of the value of white."""
+    """Return the value of white that the first file, or the headers of all frames, state."""
     kind, deep = format_of(file), pictures[0].dtype == np.uint16
     if deep and kind in ("raw", "heif"):
         return white_of_type(np.uint16)  # they are developed to it
@@ -173,7 +210,7 @@ def stated_white(pictures: Sequence[Picture], file: Path) -> float | None:
 
 
 def _check_agreement(pictures: list[Picture]) -> None:
-    """Name a frame that is not of the kind that most are."""
+    """Refuse frames of different shape or dtype; the error names one that differs from most."""
     kinds = Counter((picture.shape, picture.dtype) for picture in pictures)
     usual = kinds.most_common(1)[0][0]  # of equally many the first
     for odd in pictures:
@@ -185,8 +222,8 @@ def _check_agreement(pictures: list[Picture]) -> None:
             )
 
 
-def _tell_what_is_left_out(pictures: list[Picture]) -> None:
-    """Warn of what is in the files and not read; once, of however many frames it is true."""
+def _warn_of_what_is_left_out(pictures: list[Picture]) -> None:
+    """Warn of what in the files is not read; once for all frames alike."""
     for words, count in Counter(picture.left_out for picture in pictures).items():
         if words:
             label = next(picture.label for picture in pictures if picture.left_out == words)
@@ -195,14 +232,14 @@ def _tell_what_is_left_out(pictures: list[Picture]) -> None:
 
 
 def _read_only(picture: Picture) -> Pixels:
-    """Decode a frame that several readers may share, hence nobody may write to."""
+    """Decode a frame that several readers may share: nobody may write to it."""
     pixels = picture.decode()
     pixels.flags.writeable = False
     return pixels
 
 
 def _short_names(labels: list[str]) -> list[str]:
-    """Leave out the folders, unless two frames would then bear one name."""
+    """Leave out the folders, unless two frames would have the same name then."""
     short = [Path(label).name for label in labels]
     return short if len(set(short)) == len(short) else labels
 
@@ -214,7 +251,7 @@ def _inspect(
     raw_mode: RawMode = "display",
     on_damage: OnDamage = "refuse",
 ) -> list[Picture]:
-    """Tell the formats by the first bytes and read the headers, or those of all pages."""
+    """Find the formats by the first bytes and read the headers of the first or all pages."""
     if raw_mode not in ("display", "linear"):
         raise CofuseError(f"`raw_mode` is {raw_mode!r}; expected 'display' or 'linear'")
     if on_damage not in ("refuse", "warn"):
@@ -224,8 +261,6 @@ def _inspect(
     pictures: list[Picture] = []
     balance: list[float] | None = None
     if "raw" in formats:  # all are developed as the first is
-        from cofuse.files.raw import inspect_raw, white_balance
-
         balance = white_balance(files[formats.index("raw")])
     for file, kind in zip(files, formats, strict=True):
         before = len(pictures)
@@ -236,15 +271,17 @@ def _inspect(
                 pictures += inspect_jpeg(file, on_damage=on_damage)
             elif kind == "raw":
                 pictures += inspect_raw(file, balance=balance, mode=raw_mode)
-            elif kind == "heif":
-                from cofuse.files.heif import inspect_heif
-
-                pictures += inspect_heif(file)
             else:
-                pictures += _SIMPLE[kind](file)
+                pictures += _INSPECT[kind](file)
         if len(pictures) == before:
             raise CofuseError(f"{file} holds no pictures; the file is damaged, export it again")
     return pictures
 
 
-_SIMPLE = {"png": inspect_png, "webp": inspect_webp, "bmp": inspect_bmp}
+_INSPECT = {"png": inspect_png, "webp": inspect_webp, "bmp": inspect_bmp, "heif": inspect_heif}
+_METADATA = {
+    "png": png_metadata,
+    "jpeg": jpeg_metadata,
+    "webp": webp_metadata,
+    "bmp": bmp_metadata,
+}

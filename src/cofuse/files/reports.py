@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,16 @@ from typing import Any
 import numpy as np
 
 from cofuse.errors import CofuseError
+from cofuse.files.formats import PathLike
 from cofuse.files.writing import check_destination, written_whole
 from cofuse.images import Fusion, Stack
 from cofuse.progress import SolverTrace
 
-__all__ = ["check_report", "fusion_report", "write_json"]
-
-PathLike = str | os.PathLike[str]
+__all__ = ["check_report", "fusion_report", "plain", "write_json"]
 
 
 def check_report(path: PathLike, *, overwrite: bool) -> Path:
-    """Make sure, without writing, that `write_json` can write to ``path``."""
+    """Check, without writing, that a report can be written to ``path``."""
     check_destination(Path(path), overwrite=overwrite)
     return Path(path)
 
@@ -36,7 +34,7 @@ def write_json(path: PathLike, data: Mapping[str, Any], *, overwrite: bool = Fal
     path
         The file to write; its folder must exist.
     data
-        What to write; NaN and infinities are refused, as JSON has no word for them.
+        What to write; NaN and infinities are refused: JSON does not know them.
     overwrite
         Whether an existing file may be replaced.
 
@@ -114,12 +112,11 @@ def fusion_report(
         "traces": {stage: _trace(trace) for stage, trace in fusion.trace.items()},
         "seconds": fusion.seconds,
     }
-    plain: dict[str, Any] = _plain(report)
-    return plain
+    return plain(report)
 
 
 def _shares(fusion: Fusion, stack: Stack) -> list[dict[str, Any]] | None:
-    """Say what share of the pixels was taken from each frame, where frames were chosen at all."""
+    """Share of the pixels taken from each frame; None where frames were not chosen by pixel."""
     if fusion.source_map is None:
         return None
     counts = np.bincount(fusion.source_map.ravel().astype(np.intp), minlength=len(stack))
@@ -130,7 +127,7 @@ def _shares(fusion: Fusion, stack: Stack) -> list[dict[str, Any]] | None:
 
 
 def _trace(trace: SolverTrace) -> dict[str, Any]:
-    """Say what a solver did; of its histories only the last values."""
+    """Describe what a solver did; of its histories only the last values."""
     return {
         "solver": trace.solver,
         "iterations": trace.iterations,
@@ -140,21 +137,23 @@ def _trace(trace: SolverTrace) -> dict[str, Any]:
     }
 
 
+def plain(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn values into what JSON knows: NaN and infinities into None, paths into text."""
+    return {str(key): _plain(item) for key, item in facts.items()}
+
+
 def _plain(value: Any) -> Any:
-    """Turn a value into what JSON knows; what it does not know at all, into text."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return plain(value)
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
-    if isinstance(value, str):
-        # A file's name may hold bytes that are no text; JSON cannot.
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if value is None or isinstance(value, bool | int):
         return value
-    return str(value)
+    # A file's name may hold bytes that are no text; JSON cannot.
+    return str(value).encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Which files are meant: by names, folders, patterns and lists of names."""
+"""Names, folders, patterns and lists of names, turned into picture files."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from pathlib import Path
 
 from cofuse.arguments import check, check_path
 from cofuse.errors import CofuseError
-from cofuse.files.formats import PICTURE_SUFFIXES, RAW_SUFFIXES
+from cofuse.files.formats import PICTURE_SUFFIXES, RAW_SUFFIXES, PathLike
 
-__all__ = ["picture_files"]
+__all__ = ["natural_key", "picture_files"]
 
-PathLike = str | os.PathLike[str]
-
-#: A list of names is text; what is longer is something else.
+#: Bytes read of a list of names.
 _LONGEST_LIST = 16 * 2**20
 
 
 def picture_files(paths: PathLike | Sequence[PathLike]) -> list[Path]:
-    """Name the files meant by paths.
+    """Return the picture files that paths stand for.
 
     Parameters
     ----------
@@ -37,7 +35,7 @@ def picture_files(paths: PathLike | Sequence[PathLike]) -> list[Path]:
     Returns
     -------
     list of Path
-        The files; that they exist was checked only where folders and patterns were looked into.
+        The files; those given by name may not exist.
 
     Raises
     ------
@@ -53,7 +51,7 @@ def picture_files(paths: PathLike | Sequence[PathLike]) -> list[Path]:
 
 
 def _expand(name: str) -> list[Path]:
-    """Name the files meant by one path."""
+    """Return the files that one path stands for."""
     path = Path(name)
     try:
         if path.is_dir():
@@ -86,11 +84,11 @@ def _in_folder(folder: Path) -> list[Path]:
             f"{folder} holds camera RAW ({raw[0].name}) beside other pictures ({other.name}); "
             f"name one kind with a pattern, for example '{folder / f'*{other.suffix}'}'"
         )
-    return sorted(files, key=_natural_key)
+    return sorted(files, key=lambda file: natural_key(file.name))
 
 
 def _matching(pattern: str) -> list[Path]:
-    """Return the files a pattern matches, in natural order, for shells that left it as it is."""
+    """Return the files a pattern matches, in natural order: not every shell expands patterns."""
     # Path.glob takes no pattern that starts at the root.
     found = [Path(match) for match in glob.iglob(pattern, recursive=True)]  # noqa: PTH207
     files = [p for p in found if not p.is_dir()]
@@ -98,11 +96,10 @@ def _matching(pattern: str) -> list[Path]:
     files = [p for p in files if p.suffix.lower() in PICTURE_SUFFIXES] or files
     if not files:
         raise CofuseError(f"{pattern} matches no file; check the folder and the pattern")
-    return sorted(files, key=_natural_path)
+    return sorted(files, key=lambda file: [natural_key(part) for part in file.parts])
 
 
 def _in_list(path: Path) -> list[Path]:
-    """Return the files that a list names."""
     try:
         with path.open("rb") as file:
             content = file.read(_LONGEST_LIST)
@@ -130,12 +127,7 @@ def _listed(text: str, folder: Path, label: str) -> list[Path]:
     return files
 
 
-def _natural_key(path: Path) -> tuple[list[str | int], str]:
+def natural_key(name: str) -> tuple[list[str | int], str]:
     """Sort numbers in names by their value; the plain name decides between 1 and 01."""
-    parts = re.split(r"(\d+)", path.name.casefold())
-    return [int(p) if k % 2 else p for k, p in enumerate(parts)], path.name
-
-
-def _natural_path(path: Path) -> list[tuple[list[str | int], str]]:
-    """Sort by folder first, each part of the path by its natural order."""
-    return [_natural_key(Path(part)) for part in path.parts]
+    parts = re.split(r"(\d+)", name.casefold())
+    return [int(p) if k % 2 else p for k, p in enumerate(parts)], name

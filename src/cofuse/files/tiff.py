@@ -1,53 +1,51 @@
 """TIFF: depths, colours, strips and pages, through tifffile.
 
-tifffile returns stored samples; what they mean (inverted grey, palettes, planes, orientation) is
-put right here. It also fills missing strips with zeros, and leaves out tags it cannot read and
-pages behind a broken link with no more than a log message; all three are checked beforehand.
+tifffile returns stored samples; inverted grey, palettes and planes are interpreted here. It also
+fills missing strips with zeros, and skips tags it cannot read and pages behind a broken link with
+only a log message; all three are checked beforehand.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
-from cofuse.files.decoding import DTYPES, Picture, check_packing, check_size, orient
+from cofuse.files.decoding import DTYPES, Picture, check_packing, check_size, oriented_shape
+from cofuse.files.exif import Directories
+from cofuse.images import Pixels
 from cofuse.images.white import white_of_type
 
-__all__ = ["inspect_tiff"]
-
-Pixels = NDArray[Any]
+__all__ = ["has_more_pages", "inspect_tiff"]
 
 _WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _YCBCR = 0, 1, 2, 3, 6
 _JPEG = 7
 _THUMBNAIL_OR_MASK = 0b101  # bits of the NewSubfileType tag
 _FIRST_PRIVATE_TAG = 32768  # the tags below say how to read the pixels
-_PREMULTIPLIED, _PLAIN_ALPHA = 1, 2  # kinds of alpha; by the first, colours were multiplied
+_PREMULTIPLIED, _PLAIN_ALPHA = 1, 2  # colours were multiplied by alpha, or not
 _CONTIGUOUS, _PLANES = 1, 2
 _EXTRA_SAMPLE = (
     "has a sample more than its colours that it does not call transparency; it is left out"
 )
 
-#: How many bytes a packed byte can stand for: none, LZW, JPEG, deflate, PackBits; others more.
+#: The most bytes that one packed byte stands for: unpacked, LZW, JPEG, deflate, PackBits; others.
 _RATIOS = {1: 1, 5: 4096, 7: 2048, 8: 1032, 32946: 1032, 32773: 128}
 _RATIO = 65536
 _READ_AHEAD = 4 * 2**20
-#: A list of pages longer than this is no focus series.
 _MOST_PAGES = 20_000
 
 
 def inspect_tiff(path: Path, *, all_pages: bool) -> list[Picture]:
     """Read the headers of a TIFF file: of all its pages, or of the first only.
 
-    Thumbnails and transparency masks are no pages. A series that lies in one page (a volume, or
-    an ImageJ stack of more than 4 GB) is taken apart into its planes.
+    Thumbnails and transparency masks are skipped. A series stored in one page (a volume, or an
+    ImageJ stack of more than 4 GB) is split into its planes.
     """
     with _opened(path) as tif:
         count = len(tif.pages)
@@ -74,9 +72,24 @@ def inspect_tiff(path: Path, *, all_pages: bool) -> list[Picture]:
         ]
 
 
+def has_more_pages(path: Path, most: int) -> bool:
+    """Whether a TIFF file has more than ``most`` pages; stops there and reads no tags."""
+    pages = 0
+    with path.open("rb") as file:
+        try:
+            directories = Directories(file)
+            offset = directories.first
+            while offset and pages <= most:
+                pages += 1
+                offset = directories.after(offset)
+        except ValueError:  # damaged: `inspect_tiff` says where
+            return False
+    return pages > most
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open a TIFF file; the siblings an OME header may name are left alone."""
+    """Open a TIFF file alone, without other files that an OME header may name."""
     import tifffile
 
     with path.open("rb") as file, tifffile.TiffFile(file, _multifile=False) as tif:
@@ -84,7 +97,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _check_chain(tif: Any, path: Path) -> None:
-    """Refuse a file whose list of pages does not end in the zero that a whole list ends in."""
+    """Refuse a file whose list of pages does not end in zero, as a whole list does."""
     file = tif.filehandle
     file.seek(tif.pages.next_page_offset)
     end = file.read(tif.tiff.offsetsize)
@@ -96,7 +109,7 @@ def _check_chain(tif: Any, path: Path) -> None:
 
 
 def _check_tags(page: Any, path: Path) -> None:
-    """Refuse a page with tags that could not be read: without them its pixels would be others."""
+    """Refuse a page with unreadable tags: without them its pixels would be decoded wrongly."""
     tiff, file = page.parent.tiff, page.parent.filehandle
     file.seek(page.offset)
     (count,) = struct.unpack(tiff.tagnoformat, file.read(tiff.tagnosize))
@@ -142,27 +155,28 @@ def _in_ome_order(tif: Any, path: Path) -> list[tuple[int, Any]]:
 
 
 def _page(page: Any, path: Path, index: int, label: str) -> Picture:
-    """Describe one page, its picture to be decoded later."""
-    shape, dtype = _declared(page, label)
-    _check_segments(page, label)
+    """Describe one page, to be decoded later."""
 
     def load() -> Pixels:
         with _opened(path) as tif:
             page = tif.pages.get(index, aspage=True)
             # By default tifffile reads 256 MiB of packed pixels ahead.
-            return _interpret(page.asarray(buffersize=_READ_AHEAD), page, label)
+            return _interpret(page.asarray(buffersize=_READ_AHEAD), page)
 
-    return Picture(
-        label, shape, dtype, load, _has_alpha(page), _left_out(page), _largest_in_use(page)
-    )
+    return _picture(page, label, load)
 
 
 def _plane(tif: Any, path: Path, index: int, count: int) -> Picture:
     """Describe one plane of a series that lies in a single page."""
-    label = f"{path} page {index + 1}"
     page = tif.pages[0]
-    shape, dtype = _declared(page, label)
-    _check_segments(page, label)
+
+    def load() -> Pixels:
+        with _opened(path) as tif:
+            # Mapped, not read: such files are larger than memory as a rule.
+            volume = tif.asarray(series=0, out="memmap").reshape(count, *stored)
+            return _interpret(np.array(volume[index]), tif.pages[0])
+
+    picture = _picture(page, f"{path} page {index + 1}", load)
     stored = tuple(n for axis, n in zip(page.axes, page.shape, strict=True) if axis in "YXS")
     start, size = tif.series[0].dataoffset, tif.filehandle.size
     if start is not None and start + count * math.prod(stored) * page.dtype.itemsize > size:
@@ -170,35 +184,31 @@ def _plane(tif: Any, path: Path, index: int, count: int) -> Picture:
             f"{path} declares {count} pictures but ends before the last; the file is truncated, "
             "copy or export it again"
         )
+    return picture
 
-    def load() -> Pixels:
-        with _opened(path) as tif:
-            # Mapped, not read: such files are larger than memory as a rule.
-            volume = tif.asarray(series=0, out="memmap").reshape(count, *stored)
-            return _interpret(np.array(volume[index]), tif.pages[0], label)
 
-    return Picture(
-        label, shape, dtype, load, _has_alpha(page), _left_out(page), _largest_in_use(page)
-    )
+def _picture(page: Any, label: str, load: Callable[[], Pixels]) -> Picture:
+    """Check what a page declares."""
+    shape, dtype = _declared(page, label)
+    _check_segments(page, label)
+    alpha = _has_alpha(page)
+    left_out = _EXTRA_SAMPLE if _has_extra(page) and not alpha else ""
+    white, orientation = _largest_in_use(page), _orientation(page)
+    return Picture(label, shape, dtype, load, alpha, left_out, white, orientation)
 
 
 def _has_extra(page: Any) -> bool:
-    """Tell whether there is one sample more than colours; `_declared` allows no other number."""
+    """Whether there is one sample besides the colours; `_declared` allows no more."""
     return int(page.samplesperpixel) in (2, 4)
 
 
 def _has_alpha(page: Any) -> bool:
-    """Tell whether that sample is transparency: it may be a saved selection, or anything else."""
+    """Whether that sample is transparency, not a saved selection or something else."""
     return _has_extra(page) and tuple(page.extrasamples) in ((_PREMULTIPLIED,), (_PLAIN_ALPHA,))
 
 
-def _left_out(page: Any) -> str:
-    """Say that a sample is not read."""
-    return _EXTRA_SAMPLE if _has_extra(page) and not _has_alpha(page) else ""
-
-
 def _largest_in_use(page: Any) -> float | None:
-    """Read the largest value of a 16-bit page; TIFF's default, the largest of all, says nothing."""
+    """Read the largest value in use of a 16-bit page; 65535, TIFF's default, means nothing."""
     for name in ("MaxSampleValue", "SMaxSampleValue"):
         if page.dtype == np.uint16 and name in page.tags:
             value = float(np.max(page.tags[name].value))
@@ -208,7 +218,7 @@ def _largest_in_use(page: Any) -> float | None:
 
 
 def _declared(page: Any, label: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Work out the shape and dtype a page will have once interpreted; refuse what is no picture."""
+    """Return the shape and dtype of the decoded page; refuse what is no picture."""
     width, height = page.imagewidth, page.imagelength
     check_size(width, height, label)
     if "PhotometricInterpretation" not in page.tags:
@@ -245,9 +255,7 @@ def _declared(page: Any, label: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
             "convert it, for example to 16 bits"
         )
     dtype = np.dtype(np.uint8) if photometric == _PALETTE else dtype.newbyteorder("=")
-    orientation = _orientation(page)
-    size = (width, height) if orientation >= 5 else (height, width)
-    return ((*size, 3) if colour else size), dtype
+    return oriented_shape(width, height, colour, _orientation(page)), dtype
 
 
 def _check_segments(page: Any, label: str) -> None:
@@ -266,8 +274,8 @@ def _check_segments(page: Any, label: str) -> None:
     check_packing(page.imagewidth, page.imagelength, bits, sum(lengths), ratio, label)
 
 
-def _interpret(samples: Pixels, page: Any, label: str) -> Pixels:
-    """Turn stored samples into grey or RGB pixels, upright, in native byte order."""
+def _interpret(samples: Pixels, page: Any) -> Pixels:
+    """Turn stored samples into grey or RGB pixels in native byte order."""
     photometric, bits = int(page.photometric), page.bitspersample
     pixels = samples.astype(samples.dtype.newbyteorder("="), copy=False)
     if page.axes.replace("Z", "") == "SYX":
@@ -293,11 +301,11 @@ def _interpret(samples: Pixels, page: Any, label: str) -> Pixels:
     if alpha is not None:
         alpha = alpha.astype(np.uint8) * np.uint8(255 // (2**bits - 1)) if small else alpha
         pixels = np.concatenate([pixels.reshape(*alpha.shape[:2], -1), alpha], axis=-1)
-    return orient(pixels, _orientation(page))
+    return pixels
 
 
 def _divided(colours: Pixels, alpha: Pixels) -> Pixels:
-    """Undo the multiplication of colours by alpha; what is invisible stays as it is."""
+    """Undo the multiplication of colours by alpha; invisible pixels stay as they are."""
     white = white_of_type(colours.dtype)
     if (alpha == white).all():
         return colours
@@ -309,7 +317,7 @@ def _divided(colours: Pixels, alpha: Pixels) -> Pixels:
 
 
 def _orientation(page: Any) -> int:
-    """Return the orientation tag; 1, upright, where it says nothing sensible."""
+    """Return the orientation tag; 1, upright, where it is not valid."""
     tag = page.tags.get("Orientation")
     value = 1 if tag is None else tag.value
     return int(value) if value in range(1, 9) else 1

@@ -1,9 +1,9 @@
 """All results of a run appear together, or none does.
 
-Every result is written to a hidden folder beside its place. When all are there, a journal says so;
-from then on the run counts as done, and the files are moved to their places. A run that is killed
-before leaves hidden folders only, which the next one that writes there removes; one that is killed
-while files are moved leaves a journal, and the next one moves the rest.
+Every result is written to a hidden folder (a stage) beside its place. When all are written, a
+journal is written too; from then on the run counts as done, and the files are moved to their
+places. A run killed before that leaves only hidden folders, which the next run that writes there
+removes; one killed while files are moved leaves a journal, and the next run moves the rest.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from cofuse.files.owners import hidden_name, is_abandoned
 
 __all__ = ["Transaction", "clear_leftovers", "exists", "move_without_replacing"]
 
-#: In a hidden folder: files under the names they will have in the folder around it, empty ones
-#: named as those that are to go from there, the journal, and which folder of several has it.
+#: In a stage: new files, under the names they will have in the folder around it; empty files named
+#: like those to be removed there; the journal; and the path of the stage that has the journal.
 _FILES, _OUTDATED, _JOURNAL, _HOME = "files", "outdated", "journal.json", "home"
 
 
@@ -40,24 +40,24 @@ class Transaction:
         self._overwrite = overwrite
         self._name = hidden_name()
         self._stages: list[Path] = []
-        #: The name that the user knows a file by, by where it is written.
+        #: Where a file is written, and the path that the user gave for it.
         self._places: dict[Path, Path] = {}
 
     def __enter__(self) -> Transaction:
         return self
 
     def place(self, path: Path) -> Path:
-        """Return where to write what is to become ``path``; its folder is made if need be."""
+        """Return where to write what will become ``path``; its folder is made if need be."""
         staged = self._staged(path, _FILES)
         self._places[staged] = path
         return staged
 
     def remove(self, path: Path) -> None:
-        """Let a file that is out of date go when the others appear."""
+        """Remove a file that is out of date when the others appear."""
         self._staged(path, _OUTDATED).touch()
 
     def _staged(self, path: Path, kind: str) -> Path:
-        """Name what stands for a file in a hidden folder, made where there is none yet."""
+        """Return the path in a stage that stands for ``path``; the stage is made if need be."""
         target = Path(os.path.realpath(path))  # a link is written through, not replaced
         folder = next(parent for parent in target.parents if parent.is_dir())
         stage = folder / self._name
@@ -116,7 +116,7 @@ class Transaction:
             raise
 
     def _undone(self, error: CofuseError | OSError) -> CofuseError:
-        """Take back what was moved, which can be done where nothing was replaced."""
+        """Take back what was moved, if nothing was replaced; return the error to raise."""
         moved = {staged: path for staged, path in self._places.items() if not staged.exists()}
         if not self._overwrite:
             for staged, path in moved.items():
@@ -141,7 +141,7 @@ class Transaction:
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Remove what dead runs left hidden in a folder, and finish what they had begun to move."""
+    """Remove what dead runs left in a folder, and finish moving what they had begun to move."""
     try:
         abandoned = [entry for entry in folder.iterdir() if is_abandoned(entry.name)]
     except OSError:
@@ -157,7 +157,7 @@ def clear_leftovers(folder: Path) -> None:
 
 
 def _settle(stage: Path) -> None:
-    """Remove a dead run's hidden folder, after moving its files if it had come so far."""
+    """Remove a dead run's stage, after moving its files if it had written a journal."""
     home = stage
     with suppress(OSError):
         home = Path(os.fsdecode((stage / _HOME).read_bytes()))
@@ -172,10 +172,10 @@ def _settle(stage: Path) -> None:
 
 
 def _carry_out(home: Path, *, yielding: bool = False) -> list[Path]:
-    """Move all files of a journal to their places; may be stopped anywhere and done again.
+    """Move all files of a journal to their places; may be interrupted and repeated.
 
-    Where nothing may be replaced and a name was taken meanwhile, that is an error, or, if this is
-    ``yielding``, the new file is given up.
+    A file that exists by now and may not be replaced is an error; with ``yielding`` it is kept,
+    and the new one dropped.
     """
     facts: dict[str, Any] = json.loads((home / _JOURNAL).read_bytes())
     stages = [Path(stage) for stage in facts["stages"] if Path(stage).name == home.name]
@@ -203,7 +203,7 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def move_without_replacing(file: Path, target: Path) -> None:
-    """Give a finished file its name, unless somebody else took it meanwhile."""
+    """Rename a finished file, unless the new name was taken meanwhile."""
     try:
         os.link(file, target)
     except FileExistsError as error:
@@ -219,7 +219,7 @@ def move_without_replacing(file: Path, target: Path) -> None:
 
 
 def exists(path: Path) -> CofuseError:
-    """Say that a file is in the way."""
+    """Return the error that a file is in the way."""
     return CofuseError(f"{path} exists; pass `overwrite=True` to replace it")
 
 

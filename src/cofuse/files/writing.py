@@ -7,23 +7,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from cofuse.arguments import check, check_number, check_path
 from cofuse.errors import CofuseError
-from cofuse.files.bit_depth import BitDepth, convert_depth, dtype_at
 from cofuse.files.encoding import FORMATS, Content, suffix_of
+from cofuse.files.formats import PathLike
 from cofuse.files.metadata import Metadata, outgoing
 from cofuse.files.owners import hidden_name
 from cofuse.files.transaction import clear_leftovers, exists, move_without_replacing
+from cofuse.images import Pixels
+from cofuse.images.white import white_of_type
 
-__all__ = ["check_destination", "check_output", "write_image", "written_whole"]
+__all__ = ["BitDepth", "check_destination", "check_output", "write_image", "written_whole"]
 
-Pixels = NDArray[Any]
-PathLike = str | os.PathLike[str]
+#: 8 or 16 bits, or floats from 0 to 1.
+BitDepth = Literal[8, 16, "float"]
+
+#: Rows converted at a time: the floats in between take 8 bytes a value.
+_ROWS = 256
 
 
 def write_image(
@@ -38,7 +43,7 @@ def write_image(
     opaque: float | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write a picture in the format its file name asks for.
+    """Write a picture in the format of its file name.
 
     ``.png`` takes 8 and 16 bits, ``.tif``, ``.tiff`` and ``.ome.tif`` also floats (all without
     loss); ``.webp``, ``.bmp`` and ``.jpg`` 8 bits only. WebP knows no grey: a grey picture comes
@@ -51,9 +56,9 @@ def write_image(
     image
         Shape (H, W) or (H, W, 3); uint8, uint16, float32 or float64.
     metadata
-        What the reference frame said of itself, from `read_metadata`. Profile, EXIF, XMP and
-        resolution go where the format has room for them (in BMP only the resolution); EXIF says
-        upright, the picture's own size, this program and the time, and has no thumbnail.
+        That of the reference frame, from `read_metadata`. Profile, EXIF, XMP and resolution are
+        written where the format has room for them (in BMP only the resolution); EXIF says upright,
+        the picture's own size, this program and the time, and has no thumbnail.
     alpha
         How opaque each pixel is, shape (H, W), same dtype as ``image``; not for JPEG and BMP.
     quality
@@ -78,7 +83,9 @@ def write_image(
         The format cannot hold the picture, or the file cannot or may not be written.
     """
     image = np.asarray(image)
-    path = check_output(path, overwrite=overwrite, dtype=image.dtype, depth=depth)
+    path = check_output(
+        path, overwrite=overwrite, dtype=image.dtype, depth=depth, alpha=alpha is not None
+    )
     if image.ndim not in (2, 3) or image.shape[2:] not in ((), (3,)) or image.size == 0:
         raise CofuseError(
             f"{path} cannot be written from an array of shape {image.shape}; expected "
@@ -91,9 +98,13 @@ def write_image(
     check("metadata", metadata, "Metadata", lambda m: m is None or isinstance(m, Metadata))
     if alpha is not None:
         alpha = np.asarray(alpha)
-        _check_alpha(path, alpha, image)
-        alpha = _native(convert_depth(alpha, depth, white=opaque or white))
-    pixels = _native(convert_depth(image, depth, white=white))
+        if alpha.shape != image.shape[:2] or alpha.dtype != image.dtype:
+            raise CofuseError(
+                f"{path} cannot be written with alpha of shape {alpha.shape} and type "
+                f"{alpha.dtype}; expected {image.shape[:2]} and {image.dtype} as the picture has"
+            )
+        alpha = _native(_converted(alpha, depth, opaque or white))
+    pixels = _native(_converted(image, depth, white))
     known = None
     if metadata is not None:
         height, width = image.shape[:2]
@@ -113,7 +124,7 @@ def check_output(
     depth: BitDepth | None = None,
     alpha: bool = False,
 ) -> Path:
-    """Make sure, without writing, that a picture can be written to ``path``.
+    """Check, without writing, that a picture can be written to ``path``.
 
     Parameters
     ----------
@@ -145,12 +156,12 @@ def check_output(
         what = f"suffix {path.suffix!r}" if path.suffix else "no suffix"
         known = ", ".join(FORMATS)
         raise CofuseError(f"{path} has {what}, which names no picture format; use one of {known}")
-    if depth is not None:
-        dtype_at(np.dtype(np.uint8), depth)  # refuses depths there are not
+    converted = _dtype_at(np.dtype(np.uint8 if dtype is None else dtype), depth)
     if dtype is not None:
-        _check_depth(path, dtype_at(np.dtype(dtype), depth))
+        _check_depth(path, converted)
     if alpha and not FORMATS[suffix].alpha:
-        raise CofuseError(_no_alpha(path))
+        remedy = " or ".join(suffix for suffix, f in FORMATS.items() if f.alpha)
+        raise CofuseError(f"{path} cannot hold transparency; choose {remedy}, or leave alpha out")
     check_destination(path, overwrite=overwrite)
     return path
 
@@ -178,10 +189,10 @@ def check_destination(path: Path, *, overwrite: bool) -> None:
 
 @contextmanager
 def written_whole(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
-    """Give a file to write to that becomes ``path`` on success and vanishes on failure.
+    """Open a file for writing that becomes ``path`` on success and vanishes on failure.
 
-    The content goes into a temporary file in the same folder, reaches the disk, and is then
-    renamed; a reader sees the old file or the new one, never a part.
+    The content goes into a temporary file in the same folder, is flushed to the disk, and then
+    renamed: a reader sees the old file or the new one, never a part.
     """
     check_destination(path, overwrite=overwrite)
     # A link is written through, not replaced. The name is short: `path` may be of full length.
@@ -210,8 +221,40 @@ def written_whole(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
         temporary.unlink(missing_ok=True)
 
 
+def _dtype_at(dtype: np.dtype[Any], depth: BitDepth | None) -> np.dtype[Any]:
+    """Return the dtype that values of ``dtype`` have at a depth."""
+    if depth is None:
+        return dtype
+    if depth not in (8, 16, "float"):
+        raise CofuseError(f"`depth` is {depth!r}; expected 8, 16 or 'float'")
+    if depth == "float":
+        return dtype if dtype.kind == "f" else np.dtype(np.float32)
+    return np.dtype(np.uint8 if depth == 8 else np.uint16)
+
+
+def _converted(image: Pixels, depth: BitDepth | None, white: float | None) -> Pixels:
+    """Bring values to another depth, rounded; ``white`` becomes the white of that depth.
+
+    ``white`` None stands for the largest value of the dtype, 1.0 for floats.
+    """
+    dtype = _dtype_at(image.dtype, depth)
+    if dtype == image.dtype:
+        return image
+    white = white_of_type(image.dtype) if white is None else white
+    largest = white_of_type(dtype)
+    result = np.empty(image.shape, dtype)
+    for top in range(0, len(image), _ROWS):
+        values = image[top : top + _ROWS] * np.float64(largest / white)
+        if dtype.kind == "u":
+            if not np.isfinite(values).all():
+                raise CofuseError("the picture holds NaN or infinite values; expected numbers")
+            np.clip(np.rint(values, out=values), 0, largest, out=values)
+        result[top : top + _ROWS] = values
+    return result
+
+
 def _check_depth(path: Path, dtype: np.dtype[Any]) -> None:
-    """Refuse to store values in a format that has no room for them."""
+    """Refuse values that the format cannot store."""
     allowed, all_types = FORMATS[suffix_of(path)].dtypes, FORMATS[".tif"].dtypes
     if dtype.name in allowed:
         return
@@ -227,23 +270,6 @@ def _check_depth(path: Path, dtype: np.dtype[Any]) -> None:
     raise CofuseError(f"{path} cannot hold values of type {dtype.name}; {expected}")
 
 
-def _check_alpha(path: Path, alpha: Pixels, image: Pixels) -> None:
-    """Refuse transparency that does not fit the picture or the format."""
-    if not FORMATS[suffix_of(path)].alpha:
-        raise CofuseError(_no_alpha(path))
-    if alpha.shape != image.shape[:2] or alpha.dtype != image.dtype:
-        raise CofuseError(
-            f"{path} cannot be written with alpha of shape {alpha.shape} and type {alpha.dtype}; "
-            f"expected {image.shape[:2]} and {image.dtype} as the picture has"
-        )
-
-
-def _no_alpha(path: Path) -> str:
-    """Say that a format knows no transparency."""
-    remedy = " or ".join(suffix for suffix, f in FORMATS.items() if f.alpha)
-    return f"{path} cannot hold transparency; choose {remedy}, or leave alpha out"
-
-
 def _native(pixels: Pixels) -> Pixels:
-    """Bring values into the order of this machine, rows one after the other."""
+    """Bring values into this machine's byte order, rows one after the other."""
     return np.ascontiguousarray(pixels, dtype=pixels.dtype.newbyteorder("="))

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from cofuse import __version__
 from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
-from cofuse.files import read_stack, write_json
+from cofuse.files import plain, read_stack, write_json
 from cofuse.files.owners import is_of_this_machine, locked, who
 from cofuse.files.transaction import clear_leftovers
 from cofuse.files.writing import check_destination
@@ -194,7 +194,7 @@ class Batch:
             "counts": dict(counts),
             "stacks": [dataclasses.asdict(result) for result in results],
         }
-        return _plain(facts)
+        return plain(facts)
 
     def write_summary(self, groups: Sequence[Group], results: Sequence[Result]) -> list[Result]:
         """Write what `facts` tells beside the results; returns these as they stand by then.
@@ -317,16 +317,6 @@ def _read_json(path: Path) -> dict[str, Any] | None:
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest()
-
-
-def _plain(value: dict[str, Any]) -> dict[str, Any]:
-    """Turn paths into text; of names that are no text, what can be written."""
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    # NaN and infinities become None.
-    plain: dict[str, Any] = json.loads(
-        text.encode("utf-8", "replace"), parse_constant=lambda _: None
-    )
-    return plain
 
 
 def _line(message: object) -> str:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cofuse.errors import CofuseError
-from cofuse.files import Metadata, check_output, check_report, write_image, written_whole
+from cofuse.files import (
+    Metadata,
+    check_output,
+    check_report,
+    plain,
+    write_image,
+    written_whole,
+)
 from cofuse.files.previews import index_dtype, index_picture
 from cofuse.files.transaction import Transaction
+from cofuse.files.writing import BitDepth
 from cofuse.images import Pixels, Stack
 from cofuse.jobs.frames import Frames
 from cofuse.jobs.options import Maps, Request, Writing
@@ -28,15 +35,12 @@ __all__ = [
     "check_outputs",
     "noise_in_words",
     "option_facts",
-    "plain",
     "preview_path",
     "write_depth",
     "write_picture",
     "write_source_map",
     "z_distance",
 ]
-
-BitDepth = Literal[8, 16, "float"]
 
 
 def bit_depth(writing: Writing) -> BitDepth | None:
@@ -197,10 +201,3 @@ def option_facts(request: Request) -> dict[str, Any]:
     facts = dataclasses.asdict(request)
     facts.pop("output")
     return plain(facts)
-
-
-def plain(facts: dict[str, Any]) -> dict[str, Any]:
-    """Turn facts into what JSON knows: paths into text, and names into text that can be encoded."""
-    text = json.dumps(facts, default=str, ensure_ascii=False).encode("utf-8", "replace")
-    result: dict[str, Any] = json.loads(text)
-    return result

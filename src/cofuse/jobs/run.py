@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cofuse.alignment import Alignment
 from cofuse.errors import CofuseError
-from cofuse.files import Metadata, fusion_report, write_json
+from cofuse.files import Metadata, fusion_report, plain, write_json
 from cofuse.files.transaction import Transaction, clear_leftovers
 from cofuse.files.writing import check_output
 from cofuse.fusion import fuse
@@ -39,7 +39,6 @@ from cofuse.jobs.outputs import (
     check_outputs,
     noise_in_words,
     option_facts,
-    plain,
     write_depth,
     write_picture,
     write_source_map,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 import threading
 from collections import Counter
 from dataclasses import dataclass
@@ -14,9 +13,11 @@ from cofuse.files import write_image
 from cofuse.files.decoding import Picture
 from cofuse.files.formats import RAW_SUFFIXES, format_of
 from cofuse.files.reading import inspect_file, stated_white
+from cofuse.files.sources import natural_key
+from cofuse.files.tiff import has_more_pages
 from cofuse.images import Stack as Pictures
 from cofuse.images.memory import available_memory
-from cofuse.web.naming import clean_name, natural_key
+from cofuse.web.naming import clean_name
 from cofuse.web.previewing import small_jpeg
 from cofuse.web.schemas import FrameRecord, Refused, StackRecord
 from cofuse.web.store import Store, new_id
@@ -104,7 +105,7 @@ def changed(stack: StackRecord) -> None:
 def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
     """Read the header, hold it against the limits, then decode; leaves a thumbnail."""
     kind = format_of(path)
-    if kind == "tiff" and _has_more_pages(path, _PAGES_A_FRAME * store.config.max_frames):
+    if kind == "tiff" and has_more_pages(path, _PAGES_A_FRAME * store.config.max_frames):
         raise CofuseError(f"{name} holds far more pages than a stack may have frames")
     pictures = inspect_file(path)
     first, most = pictures[0], store.config.max_pixels
@@ -135,30 +136,6 @@ def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
         pages=len(pictures),
         suffix=_SUFFIXES.get(kind) or path.suffix,
     )
-
-
-def _has_more_pages(path: Path, most: int) -> bool:
-    """Whether a TIFF has more pages than that; reading their tags could take for ever."""
-    with path.open("rb") as file:
-        head = file.read(16)
-        order = "<" if head[:2] == b"II" else ">"
-        big = head[2:4] in (b"+\0", b"\0+")
-        count, entry, offset = ("Q", 20, "Q") if big else ("H", 12, "I")
-        size = struct.calcsize(order + offset)
-        place = head[8:16] if big else head[4:8]
-        for _ in range(most + 1):
-            if len(place) < size or (start := struct.unpack(order + offset, place)[0]) == 0:
-                return False
-            try:
-                file.seek(start)
-                number = file.read(struct.calcsize(order + count))
-                if len(number) < struct.calcsize(order + count):
-                    return False
-                file.seek(entry * struct.unpack(order + count, number)[0], 1)
-            except (OSError, OverflowError):  # beyond any file: others say what is wrong
-                return False
-            place = file.read(size)
-    return True
 
 
 def _white(pictures: list[Picture], path: Path) -> float | None:

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-__all__ = ["clean_name", "file_name", "natural_key", "with_own_names"]
+__all__ = ["clean_name", "file_name", "with_own_names"]
 
 _LONGEST = 120
 
@@ -30,12 +30,6 @@ def file_name(name: str, suffix: str) -> str:
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     plain = re.sub(r"[^A-Za-z0-9._ -]+", "_", plain).strip("._ -")[:80]
     return (plain or "fused") + suffix
-
-
-def natural_key(name: str) -> tuple[list[str | int], str]:
-    """Sort numbers in names by their value: img2 before img10."""
-    parts = re.split(r"(\d+)", name.casefold())
-    return [int(part) if k % 2 else part for k, part in enumerate(parts)], name
 
 
 def with_own_names(value: _Value, names: Mapping[str, str]) -> _Value:

@@ -1,4 +1,4 @@
-"""PNG, WebP and BMP: headers read, and pixels decoded by the library that does it best."""
+"""WebP and BMP, and what Pillow reads of their headers and those of JPEG."""
 
 from __future__ import annotations
 
@@ -10,100 +10,106 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
-from cofuse.files import containers
 from cofuse.files.decoding import (
     Picture,
+    animation_note,
     check_packing,
     check_size,
-    orient,
     orientation_of,
     oriented_shape,
 )
+from cofuse.files.metadata import INCH_IN_METRES, LARGEST_BLOCK, MOST_BOXES, Metadata
+from cofuse.images import Pixels
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFile
 
-__all__ = ["inspect_bmp", "inspect_png", "inspect_webp", "inspect_with_pillow", "warnings_lock"]
-
-Pixels = NDArray[Any]
+__all__ = [
+    "bmp_metadata",
+    "inspect_bmp",
+    "inspect_webp",
+    "inspect_with_pillow",
+    "warnings_lock",
+    "webp_metadata",
+]
 
 _WEBP_ANIMATION = 0b10
 
-# How many bytes a packed byte can stand for at most: deflate by its design; a JPEG block of 64
-# pixels takes more than a bit, run-length codes two bytes for up to 255 pixels.
-_DEFLATE_RATIO, _JPEG_RATIO, _RUN_LENGTH_RATIO = 1032, 2048, 1024
+# The most bytes that one packed byte can stand for: a JPEG block of 64 pixels takes more than a
+# bit, run-length codes take two bytes for up to 255 pixels.
+_JPEG_RATIO, _RUN_LENGTH_RATIO = 2048, 1024
 
 # Pillow warns about odd metadata; Python's warning filters are one global list, not one a thread.
 warnings_lock = threading.Lock()
 
 
-def inspect_png(path: Path) -> list[Picture]:
-    """Read the header of a PNG file."""
-    chunks, packed = containers.png_chunks(path)
-    width, height, depth, colour_type = struct.unpack(">IIBB", chunks[b"IHDR"][:10])
-    check_size(width, height, path)
-    channels = {2: 3, 4: 2, 6: 4}.get(colour_type, 1)
-    check_packing(width, height, channels * depth, packed, _DEFLATE_RATIO, path)
-    orientation = orientation_of(chunks.get(b"eXIf"))
-
-    def load() -> Pixels:
-        # Pillow would reduce 16-bit RGB to 8 bits without a word.
-        import imagecodecs
-
-        return orient(imagecodecs.png_decode(path.read_bytes()), orientation)
-
-    shape = oriented_shape(width, height, colour_type in (2, 3, 6), orientation)
-    dtype = np.dtype(np.uint16 if depth == 16 else np.uint8)
-    alpha = colour_type in (4, 6) or b"tRNS" in chunks
-    frames = int.from_bytes(chunks.get(b"acTL", b"")[:4], "big")
-    left_out = _animation(frames)
-    return [Picture(str(path), shape, dtype, load, alpha, left_out)]
-
-
 def inspect_webp(path: Path) -> list[Picture]:
-    """Read the header of a WebP file; of an animation the first picture counts."""
+    """Read the header of a WebP file, and of the first picture of an animation."""
     from PIL.WebPImagePlugin import WebPImageFile
 
     with path.open("rb") as file:
         start = file.read(30)
-    if start[12:16] == b"VP8X" and len(start) == 30:  # the plugin allocates before it tells
+        orientation = orientation_of(webp_metadata(file).exif)
+    extended = start[12:16] == b"VP8X"
+    if extended and len(start) == 30:  # the plugin allocates before it tells the size
         width, height = (int.from_bytes(start[k : k + 3], "little") + 1 for k in (24, 27))
         check_size(width, height, path)
-    block = containers.webp_blocks(path).exif
-    picture = inspect_with_pillow(path, WebPImageFile, block)
-    animated = start[12:16] == b"VP8X" and bool(start[20] & _WEBP_ANIMATION)
+    picture = inspect_with_pillow(path, WebPImageFile, orientation)
+    if extended and start[20] & _WEBP_ANIMATION:
+        return [picture]
 
     def load() -> Pixels:
+        # A third of the memory that Pillow takes; but imagecodecs reads no animations.
         import imagecodecs
 
-        pixels = imagecodecs.webp_decode(path.read_bytes(), hasalpha=picture.alpha)
-        return orient(pixels, orientation_of(block))
+        return imagecodecs.webp_decode(path.read_bytes(), hasalpha=picture.alpha)
 
-    # imagecodecs takes a third of the memory, but knows no animations.
-    return [picture if animated else replace(picture, load=load)]
+    return [replace(picture, load=load)]
+
+
+def webp_metadata(file: BinaryIO) -> Metadata:
+    """Collect the metadata of an open WebP file."""
+    found: dict[bytes, bytes] = {}
+    file.seek(12)
+    for _ in range(MOST_BOXES):
+        header = file.read(8)
+        if len(header) < 8:
+            break
+        kind, length = struct.unpack("<4sI", header)
+        start = file.tell()
+        if kind in (b"ICCP", b"EXIF", b"XMP ") and length <= LARGEST_BLOCK:
+            found.setdefault(kind, file.read(length))
+        file.seek(start + length + length % 2)
+    return Metadata(found.get(b"ICCP"), found.get(b"EXIF"), found.get(b"XMP "))
 
 
 def inspect_bmp(path: Path) -> list[Picture]:
     """Read the header of a BMP file."""
     from PIL.BmpImagePlugin import BmpImageFile
 
-    return [inspect_with_pillow(path, BmpImageFile, None)]
+    return [inspect_with_pillow(path, BmpImageFile, 1)]
+
+
+def bmp_metadata(file: BinaryIO) -> Metadata:
+    """Read the resolution of an open BMP file, the only metadata it holds."""
+    header = file.read(54)
+    if len(header) < 54:
+        return Metadata()
+    x, y = struct.unpack_from("<ii", header, 38)
+    return Metadata(dpi=(x * INCH_IN_METRES, y * INCH_IN_METRES) if x > 0 and y > 0 else None)
 
 
 # What to convert a Pillow mode into; modes that are not here are refused.
 _PILLOW_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBA": "RGBA"}
 
 
-def inspect_with_pillow(
-    path: Path, opener: type[ImageFile.ImageFile], block: bytes | None
-) -> Picture:
-    """Read a header through one Pillow plugin.
+def inspect_with_pillow(path: Path, opener: type[ImageFile.ImageFile], orientation: int) -> Picture:
+    """Read a header through one Pillow plugin; the picture is to be turned by ``orientation``.
 
     The plugin is called directly: ``Image.open`` would warn or refuse from 89 megapixels on, by
     a limit that is one global variable for everyone in the process.
@@ -122,23 +128,17 @@ def inspect_with_pillow(
     # Of RGB the fewest bits are meant: JPEG may halve the colours, BMP has pixels of 16 bits.
     bits = 16 if mode in ("RGB", "RGBA") and kind == "BMP" else 8
     check_packing(width, height, bits, path.stat().st_size, ratio, path)
-    target, orientation = _PILLOW_MODES[mode], orientation_of(block)
+    target = _PILLOW_MODES[mode]
 
     def load() -> Pixels:
         with path.open("rb") as file, _open_with_pillow(file, opener) as image:
             image.load()
             # Converting a mode to itself would copy the picture.
-            pixels = _to_array(image if mode == target else image.convert(target))
-        return orient(pixels, orientation)
+            return _to_array(image if mode == target else image.convert(target))
 
     shape = oriented_shape(width, height, target != "L", orientation)
-    left_out = _animation(frames)
-    return Picture(str(path), shape, np.dtype(np.uint8), load, target == "RGBA", left_out)
-
-
-def _animation(frames: int) -> str:
-    """Say of an animation what is not read."""
-    return f"is an animation of {frames} pictures, of which the first is read" if frames > 1 else ""
+    dtype, alpha, left_out = np.dtype(np.uint8), target == "RGBA", animation_note(frames)
+    return Picture(str(path), shape, dtype, load, alpha, left_out, orientation=orientation)
 
 
 def _to_array(image: Image.Image) -> Pixels:

@@ -1,0 +1,148 @@
+"""Camera RAW and HEIC, through the packages of the extra ``raw``.
+
+All frames of a series are developed alike. What a developer does by default to make one picture
+look good - brightening it by its histogram, stretching it to its own maximum - would make them
+differ, so all of that is off.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cofuse.errors import CofuseError
+from cofuse.files.decoding import Picture, check_size, explained
+from cofuse.files.formats import RawMode
+from cofuse.files.jpeg import jpeg_metadata
+from cofuse.files.metadata import Metadata, tiff_metadata
+from cofuse.images import Pixels
+
+__all__ = ["heif_metadata", "inspect_heif", "inspect_raw", "raw_metadata", "white_balance"]
+
+#: Gamma of a screen (sRGB), and none.
+_GAMMA = {"display": (2.4, 12.92), "linear": (1.0, 1.0)}
+_TURNED = (5, 6)  # of LibRaw's numbers for orientation those that exchange rows and columns
+_HEIF_CHANNELS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}
+
+
+def inspect_raw(path: Path, *, balance: list[float] | None, mode: RawMode) -> list[Picture]:
+    """Read the header of a camera RAW file, to be developed with a white balance."""
+    with _opened_raw(path) as raw:
+        sizes = raw.sizes
+        width, height = sizes.iwidth or sizes.width, sizes.iheight or sizes.height
+        colours = raw.num_colors
+    check_size(width, height, path)
+    if sizes.flip in _TURNED:
+        width, height = height, width
+
+    def load() -> Pixels:
+        with _opened_raw(path) as raw:
+            raw.unpack()
+            pixels: Pixels = raw.postprocess(
+                use_camera_wb=balance is None,
+                user_wb=balance,
+                no_auto_bright=True,
+                adjust_maximum_thr=0.0,
+                output_bps=16,
+                gamma=_GAMMA[mode],
+            )
+        return pixels[..., 0].copy() if pixels.shape[2:] == (1,) else pixels
+
+    shape = (height, width) if colours == 1 else (height, width, 3)
+    return [Picture(str(path), shape, np.dtype(np.uint16), load)]
+
+
+def raw_metadata(path: Path, mode: RawMode) -> Metadata:
+    """Collect EXIF: from the file where it is a TIFF file inside, or from its preview picture.
+
+    The file's own colour profile and resolution are left out: they are the preview's, or
+    meaningless. Linear values get a profile with sRGB's colours and no gamma.
+    """
+    icc = resources.files("cofuse").joinpath("data", "profiles", "linear-srgb.icc")
+    return replace(_raw_exif(path), icc=icc.read_bytes() if mode == "linear" else None)
+
+
+def _raw_exif(path: Path) -> Metadata:
+    """Collect EXIF and XMP."""
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start in (b"II*\0", b"MM\0*"):
+        found = tiff_metadata(path)
+        return Metadata(exif=found.exif, xmp=found.xmp)
+    import rawpy
+
+    try:
+        with _opened_raw(path) as raw:
+            preview = raw.extract_thumb()
+        is_jpeg = preview.format == rawpy.ThumbFormat.JPEG
+        return Metadata(exif=jpeg_metadata(io.BytesIO(preview.data)).exif if is_jpeg else None)
+    except (rawpy.LibRawError, ValueError):  # a file without a preview
+        return Metadata()
+
+
+def _opened_raw(path: Path) -> Any:
+    """Open a RAW file up to its header."""
+    try:
+        import rawpy
+    except ImportError:
+        raise CofuseError(
+            f"{path} is camera RAW, and reading it needs an extra: pip install 'cofuse[raw]'"
+        ) from None
+    raw = rawpy.RawPy()
+    with explained(path):
+        raw.open_file(str(path))
+    return raw
+
+
+def white_balance(path: Path) -> list[float] | None:
+    """Return the multipliers the camera recorded, or None where it recorded nothing."""
+    with explained(path), _opened_raw(path) as raw:  # which decodes the frame on the way
+        balance = [float(value) for value in raw.camera_whitebalance]
+    if len(balance) != 4 or not all(np.isfinite(balance)) or min(balance[:3]) <= 0:
+        return None
+    return [*balance[:3], balance[3] or balance[1]]
+
+
+def inspect_heif(path: Path) -> list[Picture]:
+    """Read the header of a HEIC file; of several pictures the primary one counts."""
+    heif = _opened_heif(path)
+    (width, height), (mode, _, bits) = heif.size, heif.mode.partition(";")
+    check_size(width, height, path)
+    if mode not in _HEIF_CHANNELS:
+        raise CofuseError(f"{path} is a {heif.mode} picture; expected grey or RGB: convert it")
+    channels = _HEIF_CHANNELS[mode]
+
+    def load() -> Pixels:
+        heif = _opened_heif(path)
+        # Copied while the file is open: in some versions the view does not keep it alive.
+        pixels: Pixels = np.array(heif)
+        return pixels.reshape(height, width, channels) if channels > 1 else pixels
+
+    shape = (height, width) if channels < 3 else (height, width, 3)
+    dtype = np.dtype(np.uint16 if bits else np.uint8)
+    count = len(heif)
+    left_out = f"holds {count} pictures, of which the primary one is read" if count > 1 else ""
+    return [Picture(str(path), shape, dtype, load, mode.endswith("A"), left_out)]
+
+
+def heif_metadata(path: Path) -> Metadata:
+    """Collect the metadata of a HEIC file."""
+    info = _opened_heif(path).info
+    exif = info.get("exif") or None
+    return Metadata(info.get("icc_profile") or None, exif, info.get("xmp") or None)
+
+
+def _opened_heif(path: Path) -> Any:
+    """Open a HEIC file; pixels are decoded when they are asked for."""
+    try:
+        import pillow_heif
+    except ImportError:
+        raise CofuseError(
+            f"{path} is a HEIC picture, and reading it needs an extra: pip install 'cofuse[raw]'"
+        ) from None
+    return pillow_heif.open_heif(path, convert_hdr_to_8bit=False)
