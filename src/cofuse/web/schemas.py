@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from cofuse.web.retouching.strokes import FARTHEST, LARGEST_RADIUS, MOST_POINTS
+from cofuse.web.retouching.strokes import Stroke
 
 __all__ = [
     "AnyJSON",
@@ -32,7 +32,6 @@ __all__ = [
     "StackChange",
     "StackRecord",
     "State",
-    "Stroke",
     "Strokes",
     "Uploaded",
     "now",
@@ -44,7 +43,6 @@ State = Literal["waiting", "running", "done", "failed", "cancelled", "interrupte
 AnyJSON = dict[str, Any]
 
 Name = Annotated[str, Field(max_length=200)]
-Coordinate = Annotated[FiniteFloat, Field(ge=-FARTHEST, le=FARTHEST)]
 
 
 def now() -> datetime:
@@ -289,17 +287,6 @@ class PictureInfo(BaseModel):
     overlap: int
     levels: int
     format: str
-
-
-class Stroke(_Strict):
-    """A stroke that paints a frame over the result, in the result's pixels."""
-
-    frame: Annotated[int, Field(ge=0, lt=100_000)]
-    radius: Annotated[FiniteFloat, Field(gt=0, le=LARGEST_RADIUS)]
-    softness: Annotated[FiniteFloat, Field(ge=0, le=1)] = 0.5
-    points: Annotated[
-        list[tuple[Coordinate, Coordinate]], Field(min_length=1, max_length=MOST_POINTS)
-    ]
 
 
 class Strokes(_Strict):

@@ -239,16 +239,15 @@ def _middle(size: int) -> slice:
 
 def retouch(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """Paint strokes into a picture; what was painted before need not be painted again."""
-    from cofuse.web.retouching import Stroke, restored_frames
+    from cofuse.web.retouching import restored_frames
     from cofuse.web.retouching import retouch as paint
 
     folder = Path(arguments["folder"])
-    strokes = [Stroke(**stroke) for stroke in arguments["strokes"]]
     image = np.load(folder / arguments["start"], mmap_mode="r")
     stack = _frames_of(arguments)
     noise = _noise_of(folder, arguments["sigma"], colour=stack.is_colour)
     frames = restored_frames(stack, noise=noise)
-    for stroke in strokes:
+    for stroke in arguments["strokes"]:
         image = paint(image, frames, [stroke])
         tell({})
     np.save(folder / arguments["end"], image)

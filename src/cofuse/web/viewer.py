@@ -177,7 +177,7 @@ class Viewer:
                 "folder": str(folder),
                 "start": f"retouched-{job.retouched}.npy" if goes_on else "result.npy",
                 "end": f"retouched-{number}.npy",
-                "strokes": [s.model_dump() for s in new.strokes[len(before) if goes_on else 0 :]],
+                "strokes": new.strokes[len(before) if goes_on else 0 :],
                 # Frames are cleaned as far as the result was.
                 "sigma": result.sigma if job.options.denoise > 0 else 0.0,
                 "white": job.white,
