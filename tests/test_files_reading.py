@@ -295,7 +295,7 @@ def test_folder_in_natural_order(tmp_path):
 
 def test_natural_order_of_names():
     names = ["a1b", "A2", "a10", "a010", "b", "1", "10", "2", "", "a"]
-    ordered = sorted((Path("x") / n for n in names if n), key=sources._natural_key)
+    ordered = sorted((Path("x") / n for n in names if n), key=sources.natural_key)
     assert [p.name for p in ordered] == ["1", "2", "10", "a", "a1b", "A2", "a010", "a10", "b"]
 
 

@@ -13,8 +13,7 @@ import pytest
 from PIL import Image
 
 from cofuse.files import read_image, read_metadata
-from cofuse.web.commands import command_line
-from cofuse.web.schemas import Options
+from cofuse.web.options import Options, command_line
 from tests.command_line import run
 from tests.web_server import (
     client_of,

@@ -13,7 +13,7 @@ from cofuse.arguments import check, check_path
 from cofuse.errors import CofuseError
 from cofuse.files.formats import PICTURE_SUFFIXES, RAW_SUFFIXES
 
-__all__ = ["picture_files"]
+__all__ = ["natural_key", "picture_files"]
 
 PathLike = str | os.PathLike[str]
 
@@ -86,7 +86,7 @@ def _in_folder(folder: Path) -> list[Path]:
             f"{folder} holds camera RAW ({raw[0].name}) beside other pictures ({other.name}); "
             f"name one kind with a pattern, for example '{folder / f'*{other.suffix}'}'"
         )
-    return sorted(files, key=_natural_key)
+    return sorted(files, key=natural_key)
 
 
 def _matching(pattern: str) -> list[Path]:
@@ -130,7 +130,7 @@ def _listed(text: str, folder: Path, label: str) -> list[Path]:
     return files
 
 
-def _natural_key(path: Path) -> tuple[list[str | int], str]:
+def natural_key(path: Path) -> tuple[list[str | int], str]:
     """Sort numbers in names by their value; the plain name decides between 1 and 01."""
     parts = re.split(r"(\d+)", path.name.casefold())
     return [int(p) if k % 2 else p for k, p in enumerate(parts)], path.name
@@ -138,4 +138,4 @@ def _natural_key(path: Path) -> tuple[list[str | int], str]:
 
 def _natural_path(path: Path) -> list[tuple[list[str | int], str]]:
     """Sort by folder first, each part of the path by its natural order."""
-    return [_natural_key(Path(part)) for part in path.parts]
+    return [natural_key(Path(part)) for part in path.parts]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,17 @@ from cofuse.fusion.presets import PRESETS
 from cofuse.web import routes_jobs, routes_stacks, routes_viewer
 from cofuse.web.limits import Config
 from cofuse.web.page_files import PageFiles
-from cofuse.web.queue import Full
 from cofuse.web.schemas import Device, ErrorLine, Info, Limits, Preset
 from cofuse.web.security import Door
 from cofuse.web.service import Here, Service
-from cofuse.web.store import Busy, Missing
+from cofuse.web.store import Busy, Full, Missing, Store
 from cofuse.web.viewer import SUFFIXES
 
 __all__ = ["create_app"]
 
 _PAGE = Path(__file__).with_name("static")
+
+_CLEAN_UP_EVERY = 600.0
 
 _WORDS = {
     "auto": "the trained model: best picture",
@@ -66,7 +68,9 @@ def create_app(config: Config) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(service.start)
+        cleaning = asyncio.create_task(_clean_up_often(service.store))
         yield
+        cleaning.cancel()
         await run_in_threadpool(service.close)
 
     app = FastAPI(
@@ -96,6 +100,13 @@ def create_app(config: Config) -> FastAPI:
         "/{path:path}", files.answer, methods=["GET", "HEAD"], include_in_schema=False
     )
     return app
+
+
+async def _clean_up_often(store: Store) -> None:
+    while True:
+        await asyncio.sleep(_CLEAN_UP_EVERY)
+        with suppress(OSError):
+            await run_in_threadpool(store.clean_up)
 
 
 async def _info(here: Here) -> Info:

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from pydantic import TypeAdapter
 from starlette.responses import StreamingResponse
 
-from cofuse.web.queue import Full
 from cofuse.web.schemas import Job, JobRecord
+from cofuse.web.store import Full
 
 __all__ = ["Watchers", "job_events", "job_json"]
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 import threading
+import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +16,24 @@ from cofuse.files import write_image
 from cofuse.files.decoding import Picture
 from cofuse.files.formats import RAW_SUFFIXES, format_of
 from cofuse.files.reading import inspect_file, stated_white
+from cofuse.files.sources import natural_key
 from cofuse.images import Stack as Pictures
 from cofuse.images.memory import available_memory
-from cofuse.web.naming import clean_name, natural_key
 from cofuse.web.previewing import small_jpeg
 from cofuse.web.schemas import FrameRecord, Refused, StackRecord
 from cofuse.web.store import Store, new_id
 
-__all__ = ["Arrived", "add_frames", "add_sample", "problem_of", "raw_suffix", "thumbnail_path"]
+__all__ = [
+    "Arrived",
+    "add_frames",
+    "add_sample",
+    "changed",
+    "clean_name",
+    "raw_suffix",
+    "thumbnail_path",
+]
+
+_LONGEST_NAME = 120
 
 _SUFFIXES = {
     "png": ".png",
@@ -45,6 +57,17 @@ class Arrived:
 
     name: str
     path: Path
+
+
+def clean_name(given: str, fallback: str) -> str:
+    """Make a name safe to show and to list: no folders, no control characters, not too long."""
+    text = given.encode("utf-8", "replace").decode("utf-8")
+    text = re.split(r"[/\\]", unicodedata.normalize("NFC", text))[-1]
+    # Categories C: control, format (which may turn the direction of writing), unassigned.
+    text = "".join(c for c in text if unicodedata.category(c)[0] != "C").strip()
+    if len(text) > _LONGEST_NAME:  # the end of a name tells frames apart
+        text = text[: _LONGEST_NAME // 2] + "…" + text[-_LONGEST_NAME // 2 + 1 :]
+    return text if text.strip(". ") else fallback
 
 
 def raw_suffix(name: str) -> str:
@@ -89,7 +112,7 @@ def add_frames(
         store.stack(stack.id)
         if added:
             # A new list: one that is being sorted looks empty to those who read it meanwhile.
-            stack.frames = sorted(stack.frames, key=lambda frame: natural_key(frame.name))
+            stack.frames = sorted(stack.frames, key=lambda frame: natural_key(Path(frame.name)))
             changed(stack)
             store.save_stack(stack)
     return added, refused
@@ -98,7 +121,7 @@ def add_frames(
 def changed(stack: StackRecord) -> None:
     """Find out anew what depends on the frames."""
     stack.sigma = None
-    stack.problem = problem_of(stack)
+    stack.problem = _problem_of(stack)
 
 
 def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
@@ -171,7 +194,7 @@ def _white(pictures: list[Picture], path: Path) -> float | None:
         return None
 
 
-def problem_of(stack: StackRecord) -> str | None:
+def _problem_of(stack: StackRecord) -> str | None:
     """Say in one line why the frames cannot be fused as they are, if they cannot."""
     kinds = Counter((f.width, f.height, f.depth, f.colour) for f in stack.frames)
     if len(kinds) <= 1:

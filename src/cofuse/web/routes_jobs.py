@@ -8,10 +8,9 @@ from fastapi import APIRouter, Query, Response
 from pydantic import ValidationError
 
 from cofuse.errors import CofuseError
-from cofuse.web.commands import command_line
 from cofuse.web.events import job_events
-from cofuse.web.queue import names
-from cofuse.web.schemas import Command, Job, JobRecord, NewJob, Options
+from cofuse.web.options import Options, command_line
+from cofuse.web.schemas import Command, Job, JobRecord, NewJob
 from cofuse.web.service import Here
 from cofuse.web.store import Missing
 
@@ -47,7 +46,7 @@ async def command(
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise CofuseError(f"options {place}: {first['msg']}") from error
-    return Command(command=command_line(names(here.store.stack(stack)), chosen))
+    return Command(command=command_line(here.store.stack(stack).names, chosen))
 
 
 @router.get("/events", response_class=Response, responses=_STREAM)

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from cofuse.errors import CofuseError
-from cofuse.web.frames import add_frames, add_sample, changed, thumbnail_path
-from cofuse.web.naming import clean_name
+from cofuse.web.frames import add_frames, add_sample, changed, clean_name, thumbnail_path
 from cofuse.web.schemas import (
     FrameRecord,
     NewStack,
@@ -169,7 +168,7 @@ def _estimated(here: Service, record: StackRecord) -> dict[str, Any] | None:
     with here.store.lock:
         paths = [str(here.store.frame_path(record.id, frame)) for frame in record.frames]
     key = f"noise {record.id} {hash(tuple(sorted(paths)))}"
-    return here.questions.ask(key, "noise", lambda: {"frames": paths})
+    return here.questions.ask(key, "noise", {"frames": paths})
 
 
 def _frame(record: StackRecord, identifier: str) -> FrameRecord:

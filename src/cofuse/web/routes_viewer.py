@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import html
 import json
+import re
+import unicodedata
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
@@ -12,7 +14,6 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import FileResponse, JSONResponse
 
 from cofuse.fusion.presets import PRESETS
-from cofuse.web.naming import file_name
 from cofuse.web.pixel_facts import operator_pictures
 from cofuse.web.schemas import AnyJSON, Job, JobRecord, Pending, PictureInfo, Strokes
 from cofuse.web.service import Here
@@ -21,7 +22,7 @@ from cofuse.web.surfaces import histogram as count
 from cofuse.web.surfaces import relief_grid
 from cofuse.web.viewer import SUFFIXES, result_of
 
-__all__ = ["router"]
+__all__ = ["file_name", "router"]
 
 router = APIRouter(tags=["results"])
 
@@ -123,7 +124,7 @@ def metrics(job: str, here: Here, response: Response) -> AnyJSON:
         if not all((folder / "frames" / f"{k:04d}.npy").exists() for k in range(result.frames)):
             raise Missing("the frames are too large to be kept; measure with cofuse evaluate")
         arguments = {"folder": str(folder), "white": record.white, "count": result.frames}
-        found = here.questions.ask(f"metrics {record.id}", "metrics", lambda: arguments)
+        found = here.questions.ask(f"metrics {record.id}", "metrics", arguments)
         if found is None:
             response.status_code = 202
             return {"pending": True}
@@ -184,6 +185,13 @@ def operator() -> AnyJSON:
     filters = operator_pictures()
     flat = filters.reshape(len(filters), -1).tolist()
     return {"name": PRESETS["fast"].operator, "side": filters.shape[1], "filters": flat}
+
+
+def file_name(name: str, suffix: str) -> str:
+    """A name for a file to be downloaded: plain letters, digits and a few signs."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    plain = re.sub(r"[^A-Za-z0-9._ -]+", "_", plain).strip("._ -")[:80]
+    return (plain or "fused") + suffix
 
 
 def _page(job: JobRecord, facts: dict[str, Any]) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import BaseModel, ConfigDict, Field
 
+from cofuse.web.options import Options
 from cofuse.web.retouching.strokes import Stroke
 
 __all__ = [
@@ -22,7 +23,6 @@ __all__ = [
     "Limits",
     "NewJob",
     "NewStack",
-    "Options",
     "Pending",
     "PictureInfo",
     "Preset",
@@ -143,6 +143,11 @@ class StackRecord(Stack):
     character: list[str] = []
 
     @property
+    def names(self) -> list[str]:
+        """What people call the frames."""
+        return [frame.name for frame in self.frames]
+
+    @property
     def decoded_bytes(self) -> int:
         """Bytes of all frames in memory."""
         values = (f.width * f.height * (3 if f.colour else 1) * f.pages for f in self.frames)
@@ -185,20 +190,6 @@ class Uploaded(BaseModel):
     added: list[Frame]
     refused: list[Refused]
     stack: Stack
-
-
-class Options(_Strict):
-    """How to fuse; the words of the command line."""
-
-    sigma: Literal["auto"] | Annotated[FiniteFloat, Field(ge=0, le=128)] = "auto"
-    denoise: Annotated[FiniteFloat, Field(ge=0, le=1)] = 1.0
-    align: bool = True
-    preset: Literal["auto", "fast", "paper"] = "auto"
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    hot_pixels: Literal["auto", "off"] = "auto"
-    depth: bool = False
-    max_memory: Annotated[str, Field(max_length=20)] | None = None
-    z_step: FiniteFloat | None = None
 
 
 class NewJob(_Strict):

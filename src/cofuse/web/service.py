@@ -58,7 +58,6 @@ class Service:
         if self.config.demo and not any(stack.sample for stack in self.store.stacks()):
             add_sample(self.store)
         self.queue.start()
-        self.questions.start()
 
     def close(self) -> None:
         """Stop all work."""

@@ -6,6 +6,9 @@ found by looking an identifier up among the records.
 
 from __future__ import annotations
 
+import base64
+import dataclasses
+import json
 import secrets
 import shutil
 import threading
@@ -19,11 +22,12 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from cofuse.errors import CofuseError
-from cofuse.files import write_json
+from cofuse.files import Metadata, write_json
 from cofuse.web.limits import Config
-from cofuse.web.schemas import FrameRecord, JobRecord, Options, StackRecord, State, now
+from cofuse.web.options import Options
+from cofuse.web.schemas import FrameRecord, JobRecord, StackRecord, State, now
 
-__all__ = ["Busy", "Missing", "Store", "folder_bytes"]
+__all__ = ["Busy", "Full", "Missing", "Store", "folder_bytes", "load_metadata", "save_metadata"]
 
 #: Says that a folder is a server's.
 _MARK = "cofuse-serve.txt"
@@ -40,6 +44,10 @@ class Missing(Exception):
 
 class Busy(CofuseError):
     """It cannot be done now: something else must end, or begin, first."""
+
+
+class Full(Exception):
+    """Too much is waiting already."""
 
 
 class Store:
@@ -290,3 +298,23 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+def save_metadata(path: Path, metadata: Metadata) -> None:
+    """Write the reference frame's metadata as JSON: the frames may be gone at a download."""
+    facts = dataclasses.asdict(metadata)
+    for name, value in facts.items():
+        if isinstance(value, bytes):
+            facts[name] = {"bytes": base64.b64encode(value).decode()}
+    write_json(path, facts, overwrite=True)
+
+
+def load_metadata(path: Path) -> Metadata:
+    """Read what `save_metadata` wrote."""
+    facts = json.loads(path.read_text("utf-8"))
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            facts[name] = base64.b64decode(value["bytes"])
+        elif isinstance(value, list):
+            facts[name] = tuple(value)
+    return Metadata(**facts)

@@ -16,12 +16,11 @@ import numpy as np
 from cofuse.errors import CofuseError
 from cofuse.files import read_alpha, write_image, write_json
 from cofuse.images import Pixels, Stack
-from cofuse.web.kept_metadata import load_metadata
 from cofuse.web.pixel_facts import PixelFacts, pixel_facts
 from cofuse.web.pyramid import Pyramid, confidence_pyramid, depth_pyramid, source_pyramid
 from cofuse.web.questions import Questions
 from cofuse.web.schemas import JobRecord, PictureInfo, Result, Strokes
-from cofuse.web.store import Busy, Missing, Store
+from cofuse.web.store import Busy, Missing, Store, load_metadata
 
 __all__ = ["SUFFIXES", "Viewer"]
 
