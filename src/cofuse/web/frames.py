@@ -19,7 +19,7 @@ from cofuse.files.reading import inspect_file, stated_white
 from cofuse.files.sources import natural_key
 from cofuse.images import Stack as Pictures
 from cofuse.images.memory import available_memory
-from cofuse.web.previewing import small_jpeg
+from cofuse.web.pyramid import eight_bits, encoded
 from cofuse.web.schemas import FrameRecord, Refused, StackRecord
 from cofuse.web.store import Store, new_id
 
@@ -143,9 +143,7 @@ def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
     if 3 * math.prod(first.shape) * first.dtype.itemsize > available_memory():
         raise CofuseError(f"{name} does not fit into memory; make it smaller")
     pixels = Pictures.from_arrays([first.decode()], white=_white(pictures, path), names=[name])
-    step = max(1, max(first.shape) // (4 * _THUMBNAIL))  # of large frames not every pixel counts
-    levels = pixels.to_levels(pixels[0][::step, ::step])
-    thumbnail_path(path).write_bytes(small_jpeg(levels, _THUMBNAIL))
+    thumbnail_path(path).write_bytes(_thumbnail(pixels))
     return FrameRecord(
         id=new_id(),
         name=name,
@@ -158,6 +156,19 @@ def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
         pages=len(pictures),
         suffix=_SUFFIXES.get(kind) or path.suffix,
     )
+
+
+def _thumbnail(stack: Pictures) -> bytes:
+    """The first frame as a JPEG of at most `_THUMBNAIL` pixels a side."""
+    import cv2
+
+    longest = max(stack.shape[:2])
+    step = max(1, longest // (4 * _THUMBNAIL))  # of large frames not every pixel counts
+    levels = stack.to_levels(stack[0][::step, ::step])
+    scale = min(1.0, _THUMBNAIL / max(levels.shape[:2]))
+    width, height = (max(1, round(scale * side)) for side in levels.shape[1::-1])
+    small = cv2.resize(levels, (width, height), interpolation=cv2.INTER_AREA)
+    return encoded(eight_bits(small, 255.0))
 
 
 def _has_more_pages(path: Path, most: int) -> bool:

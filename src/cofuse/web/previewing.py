@@ -5,37 +5,16 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from cofuse.images import Pixels, Stack
+from cofuse.web.pyramid import eight_bits, encoded
 
-__all__ = ["Preview", "small_jpeg"]
+__all__ = ["Preview"]
 
 _LONGEST = 1200
 #: Brightness of what is not fused yet.
 _DIM = 0.35
 _RENEW_EVERY = 0.5
-
-
-def small_jpeg(levels: NDArray[Any], longest: int, *, quality: int = 85) -> bytes:
-    """Write grey levels (0-255) as a JPEG whose longest side is at most so long."""
-    import cv2
-
-    height, width = levels.shape[:2]
-    scale = min(1.0, longest / max(height, width))
-    size = max(1, round(width * scale)), max(1, round(height * scale))
-    small: NDArray[Any] = levels
-    if scale < 1:
-        small = cv2.resize(levels, size, interpolation=cv2.INTER_AREA)
-    shown = np.clip(np.rint(small), 0, 255).astype(np.uint8)
-    if shown.ndim == 3:
-        shown = np.ascontiguousarray(shown[..., ::-1])
-    good, data = cv2.imencode(".jpg", shown, [cv2.IMWRITE_JPEG_QUALITY, quality])
-    assert good, "small pictures of 8 bits can always be written"
-    return data.tobytes()
 
 
 class Preview:
@@ -72,7 +51,7 @@ class Preview:
 
     def _write(self) -> None:
         new = self._path.with_suffix(".new")
-        new.write_bytes(small_jpeg(self._shown, _LONGEST))
+        new.write_bytes(encoded(eight_bits(self._shown, 255.0)))
         new.replace(self._path)
         self.version += 1
         self._changed, self._last = False, time.monotonic()

@@ -7,19 +7,17 @@ import html
 import json
 import re
 import unicodedata
-from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import FileResponse, JSONResponse
 
 from cofuse.fusion.presets import PRESETS
-from cofuse.web.pixel_facts import operator_pictures
+from cofuse.web.facts import filter_pictures, relief_grid
+from cofuse.web.facts import histogram as count
 from cofuse.web.schemas import AnyJSON, Job, JobRecord, Pending, PictureInfo, Strokes
 from cofuse.web.service import Here
 from cofuse.web.store import Missing
-from cofuse.web.surfaces import histogram as count
-from cofuse.web.surfaces import relief_grid
 from cofuse.web.viewer import SUFFIXES, result_of
 
 __all__ = ["file_name", "router"]
@@ -62,10 +60,8 @@ def tile(
     headers = {"etag": tag, "cache-control": _FOREVER if cached else "private, no-cache"}
     if if_none_match == tag:
         return Response(status_code=304, headers=headers)
-    columns, rows = (-(-side // 256) for side in pyramid.size(min(level, pyramid.top)))
-    if level > pyramid.top or column >= columns or row >= rows:
-        raise Missing("there is no such tile")
-    return Response(pyramid.tile(level, column, row), 200, headers, pyramid.media_type)
+    kind = "image/png" if pyramid.lossless else "image/jpeg"
+    return Response(pyramid.tile(level, column, row), 200, headers, kind)
 
 
 @router.get("/jobs/{job}/pixel")
@@ -81,7 +77,7 @@ def pixel(
     whether the frames were chosen by it. The other presets choose by measures of their own.
     """
     record = here.store.job(job)
-    found = asdict(here.viewer.pixel(record, x, y))
+    found = here.viewer.pixel(record, x, y)
     frame = found["frame"]
     return {
         **found,
@@ -104,13 +100,13 @@ def relief(job: str, here: Here) -> Response:
     record = here.store.job(job)
     last = float(max(result_of(record).frames - 1, 1))
     depth, picture = here.viewer.array(record, "depth"), here.viewer.current(record)
-    grid = relief_grid(depth, picture, white=record.white, last=last)
-    rows, columns = grid.heights.shape
+    heights, colours = relief_grid(depth, picture, white=record.white, last=last)
+    rows, columns = heights.shape
     facts = {
         "columns": columns,
         "rows": rows,
-        "heights": grid.heights.astype(float).round(4).ravel().tolist(),
-        "colours": base64.b64encode(grid.colours.tobytes()).decode(),
+        "heights": heights.astype(float).round(4).ravel().tolist(),
+        "colours": base64.b64encode(colours.tobytes()).decode(),
     }
     return JSONResponse(facts)  # written here, in a thread: it is long
 
@@ -182,7 +178,7 @@ def report(job: str, here: Here, format: Literal["json", "html"] = "json") -> Re
 @router.get("/operator")
 def operator() -> AnyJSON:
     """The filters that measure activity, each scaled to 0-255, grey for zero."""
-    filters = operator_pictures()
+    filters = filter_pictures()
     flat = filters.reshape(len(filters), -1).tolist()
     return {"name": PRESETS["fast"].operator, "side": filters.shape[1], "filters": flat}
 
