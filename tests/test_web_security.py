@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import ExitStack
 from types import SimpleNamespace
 
@@ -9,7 +10,6 @@ import httpx
 import pytest
 
 from cofuse.cli.serving import can_show
-from cofuse.web.events import Watchers
 from cofuse.web.limits import Config
 from cofuse.web.security import Door, is_loopback
 from tests.command_line import run
@@ -150,7 +150,7 @@ def test_nested_and_endless_json_is_refused(client):
 
 def test_no_more_watch_than_may(client):
     service = client.app.state.service
-    watchers, service.watchers = service.watchers, Watchers(most=3)
+    watchers, service.watchers = service.watchers, asyncio.Semaphore(3)
     lines = []
     with ExitStack() as stack:
         for _ in range(3):
@@ -160,7 +160,7 @@ def test_no_more_watch_than_may(client):
         refused = client.get("/api/events")
         assert is_error(refused, 429) and "watching" in refused.json()["error"]
         assert client.get("/api/jobs").status_code == 200
-    until(lambda: service.watchers._count == 0)
+    until(lambda: service.watchers._value == 3)
     service.watchers = watchers
 
 

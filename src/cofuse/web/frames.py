@@ -34,26 +34,17 @@ __all__ = [
 ]
 
 _LONGEST_NAME = 120
-
-_SUFFIXES = {
-    "png": ".png",
-    "jpeg": ".jpg",
-    "tiff": ".tif",
-    "webp": ".webp",
-    "bmp": ".bmp",
-    "heif": ".heic",
-}
 _THUMBNAIL = 320
-#: Pages of a TIFF for a frame: some hold small copies as well.
+#: Pages of a TIFF for each frame: some hold small copies as well.
 _PAGES_A_FRAME = 5
 
-#: Frames are decoded one or two at a time: they may be large.
+#: Two frames are decoded at a time at most: they may be large.
 _decoding = threading.Semaphore(2)
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """A file that came in: what its sender calls it, and where it lies for now."""
+    """An uploaded file: the client's name for it, and where it lies for now."""
 
     name: str
     path: Path
@@ -71,7 +62,7 @@ def clean_name(given: str, fallback: str) -> str:
 
 
 def raw_suffix(name: str) -> str:
-    """Ending that camera RAW is told by, if a name has one; of a fixed list, never more."""
+    """The ending of a camera RAW file, out of a fixed list; "" if the name has none."""
     return next((suffix for suffix in RAW_SUFFIXES if name.lower().endswith(suffix)), "")
 
 
@@ -119,7 +110,7 @@ def add_frames(
 
 
 def changed(stack: StackRecord) -> None:
-    """Find out anew what depends on the frames."""
+    """Renew what a stack's record says of its frames."""
     stack.sigma = None
     stack.problem = _problem_of(stack)
 
@@ -154,7 +145,7 @@ def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
         colour=len(first.shape) == 3,
         bytes=path.stat().st_size,
         pages=len(pictures),
-        suffix=_SUFFIXES.get(kind) or path.suffix,
+        suffix=path.suffix if kind == "raw" else f".{kind}",
     )
 
 
@@ -172,7 +163,7 @@ def _thumbnail(stack: Pictures) -> bytes:
 
 
 def _has_more_pages(path: Path, most: int) -> bool:
-    """Whether a TIFF has more pages than that; reading their tags could take for ever."""
+    """Whether a TIFF has more than ``most`` pages; reading their tags could take for ever."""
     with path.open("rb") as file:
         head = file.read(16)
         order = "<" if head[:2] == b"II" else ">"
@@ -196,7 +187,7 @@ def _has_more_pages(path: Path, most: int) -> bool:
 
 
 def _white(pictures: list[Picture], path: Path) -> float | None:
-    """Value of white that a file tells."""
+    """The value of white that a file states."""
     if pictures[0].dtype.kind == "f":
         return None
     try:
@@ -207,19 +198,14 @@ def _white(pictures: list[Picture], path: Path) -> float | None:
 
 def _problem_of(stack: StackRecord) -> str | None:
     """Say in one line why the frames cannot be fused as they are, if they cannot."""
-    kinds = Counter((f.width, f.height, f.depth, f.colour) for f in stack.frames)
+    kinds = Counter(frame.kind for frame in stack.frames)
     if len(kinds) <= 1:
         return None
     usual = kinds.most_common(1)[0][0]
-    odd = next(f for f in stack.frames if (f.width, f.height, f.depth, f.colour) != usual)
-    sizes = {kind[:2] for kind in kinds}
+    odd = next(frame for frame in stack.frames if frame.kind != usual)
+    sizes = {(frame.width, frame.height) for frame in stack.frames}
     what = "sizes differ" if len(sizes) > 1 else "depths or colours differ"
-
-    def words(kind: tuple[int, int, int, bool]) -> str:
-        return f"{kind[0]}x{kind[1]} {'RGB' if kind[3] else 'grey'} {kind[2]} bits"
-
-    mine = words((odd.width, odd.height, odd.depth, odd.colour))
-    return f"{what}: {odd.name} is {mine}, most frames are {words(usual)}"
+    return f"{what}: {odd.name} is {odd.kind}, most frames are {usual}"
 
 
 def add_sample(store: Store) -> StackRecord:

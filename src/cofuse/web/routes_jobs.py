@@ -11,7 +11,7 @@ from cofuse.errors import CofuseError
 from cofuse.web.events import job_events
 from cofuse.web.options import Options, command_line
 from cofuse.web.schemas import Command, Job, JobRecord, NewJob
-from cofuse.web.service import Here
+from cofuse.web.service import AnyJob, AnyStack, Here
 from cofuse.web.store import Missing
 
 __all__ = ["router"]
@@ -37,7 +37,7 @@ async def list_jobs(here: Here) -> list[JobRecord]:
 
 @router.get("/command", response_model=Command)
 async def command(
-    stack: str, here: Here, options: Annotated[str, Query(max_length=2000)] = "{}"
+    stack: AnyStack, options: Annotated[str, Query(max_length=2000)] = "{}"
 ) -> Command:
     """Tell the command line that does the same."""
     try:
@@ -46,7 +46,7 @@ async def command(
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise CofuseError(f"options {place}: {first['msg']}") from error
-    return Command(command=command_line(here.store.stack(stack).names, chosen))
+    return Command(command=command_line(stack.names, chosen))
 
 
 @router.get("/events", response_class=Response, responses=_STREAM)
@@ -56,24 +56,22 @@ async def all_events(here: Here) -> Response:
 
 
 @router.get("/jobs/{job}", response_model=Job)
-async def one_job(job: str, here: Here) -> JobRecord:
+async def one_job(job: AnyJob) -> JobRecord:
     """One job."""
-    return here.store.job(job)
+    return job
 
 
 @router.get("/jobs/{job}/events", response_class=Response, responses=_STREAM)
-async def events(job: str, here: Here) -> Response:
+async def events(job: AnyJob, here: Here) -> Response:
     """Follow one job to its end."""
-    record = here.store.job(job)
-    return job_events(lambda: [record], here.watchers, here.closing, until_over=True)
+    return job_events(lambda: [job], here.watchers, here.closing, until_over=True)
 
 
 @router.post("/jobs/{job}/cancel", response_model=Job)
-def cancel(job: str, here: Here) -> JobRecord:
+def cancel(job: AnyJob, here: Here) -> JobRecord:
     """Stop a job; one that is over stays as it is."""
-    record = here.store.job(job)
-    here.queue.cancel(record)
-    return record
+    here.queue.cancel(job)
+    return job
 
 
 @router.delete("/jobs/{job}", status_code=204)
@@ -87,11 +85,10 @@ def delete_job(job: str, here: Here) -> None:
     response_class=Response,
     responses={200: {"content": {"image/jpeg": {}}}},
 )
-def preview(job: str, here: Here) -> Response:
+def preview(job: AnyJob, here: Here) -> Response:
     """Show what is fused so far, the rest dim."""
-    record = here.store.job(job)
     try:
-        data = (here.store.job_folder(record.id) / "preview.jpg").read_bytes()
+        data = (here.store.job_folder(job.id) / "preview.jpg").read_bytes()
     except OSError as error:
         raise Missing("there is no preview yet") from error
     return Response(data, media_type="image/jpeg")

@@ -10,33 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from cofuse.web.options import Options
 from cofuse.web.retouching.strokes import Stroke
 
-__all__ = [
-    "AnyJSON",
-    "Command",
-    "Device",
-    "ErrorLine",
-    "Frame",
-    "FrameRecord",
-    "Info",
-    "Job",
-    "JobRecord",
-    "Limits",
-    "NewJob",
-    "NewStack",
-    "Pending",
-    "PictureInfo",
-    "Preset",
-    "Refused",
-    "Result",
-    "Stack",
-    "StackChange",
-    "StackRecord",
-    "State",
-    "Strokes",
-    "Uploaded",
-    "now",
-]
-
 State = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
 
 #: Facts whose names depend on the picture.
@@ -120,6 +93,11 @@ class FrameRecord(Frame):
 
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
     suffix: Annotated[str, Field(pattern=r"^(\.[a-z0-9]{1,5})?$")]
+
+    @property
+    def kind(self) -> str:
+        """Size, colour and depth in words; frames of one stack must agree in it."""
+        return f"{self.width}x{self.height} {'RGB' if self.colour else 'grey'} {self.depth} bits"
 
 
 class Stack(BaseModel):

@@ -35,6 +35,9 @@ _HEADERS = {
     "x-frame-options": "DENY",
 }
 
+#: Status, headers and body.
+Answer = tuple[int, dict[str, str], bytes]
+
 #: Most bytes of a request; uploads of frames have a limit of their own.
 _LONGEST_BODY = 16 * 2**20
 
@@ -75,7 +78,7 @@ class Door:
             return
         headers = Headers(scope=scope)
         path, method = scope["path"], scope["method"]
-        answer = self._refusal(headers, path, method, scope)
+        answer = self._refusal(headers, path, method)
         if answer is None and path == "/" and (given := _token(scope)) is not None:
             answer = self._entrance(given)
         elif answer is None and not self._is_known(headers):
@@ -87,9 +90,7 @@ class Door:
         incoming = receive if uploading else _limited(receive)
         await self.app(scope, incoming, _guarded(send))
 
-    def _refusal(
-        self, headers: Headers, path: str, method: str, scope: Scope
-    ) -> tuple[int, dict[str, str], bytes] | None:
+    def _refusal(self, headers: Headers, path: str, method: str) -> Answer | None:
         """Refuse what comes under another name or from another site."""
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or not self._is_ours(hosts[0]):
@@ -135,14 +136,14 @@ class Door:
     def _fits(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self.config.token.encode())
 
-    def _entrance(self, given: str) -> tuple[int, dict[str, str], bytes]:
+    def _entrance(self, given: str) -> Answer:
         """Take the token out of the address bar and keep it where scripts cannot read it."""
         if not self._fits(given):
             return self._locked("/")
         cookie = f"{self.cookie}={self.config.token}; HttpOnly; SameSite=Strict; Path=/"
         return 303, {"location": "/", "set-cookie": cookie}, b""
 
-    def _locked(self, path: str) -> tuple[int, dict[str, str], bytes]:
+    def _locked(self, path: str) -> Answer:
         if path.startswith("/api/"):
             status, headers, body = _error(401, "the token is missing or wrong")
             return status, headers | {"www-authenticate": "Bearer"}, body
@@ -161,7 +162,7 @@ def _bearer(headers: Headers) -> str | None:
     return given.strip() if scheme.lower() == "bearer" and given.strip() else None
 
 
-def _error(status: int, line: str) -> tuple[int, dict[str, str], bytes]:
+def _error(status: int, line: str) -> Answer:
     return status, {"content-type": "application/json"}, json.dumps({"error": line}).encode()
 
 

@@ -39,7 +39,7 @@ _SIZE_KNOWN = 10.0
 
 
 class Missing(Exception):
-    """There is nothing by this identifier."""
+    """There is nothing by this name."""
 
 
 class Busy(CofuseError):
@@ -222,34 +222,25 @@ class Store:
         gone: list[str] = []
         limit = now() - timedelta(days=self.config.keep_days)
         left = folder_bytes(self.config.folder)
-        last = max((job for job in self._jobs.values() if job.result), key=_ended, default=None)
-        for when, delete, identifier, folder in sorted(self._deletable(), key=lambda x: x[0]):
-            if when >= limit and left <= self.config.keep_size:
+        with self.lock:
+            jobs = {job.id: _ended(job) for job in self._jobs.values() if job.is_over}
+            stacks = {stack.id: stack.used for stack in self._stacks.values()}
+            last = max((job for job in self._jobs.values() if job.result), key=_ended, default=None)
+        used = jobs | stacks
+        for identifier in sorted(used, key=used.__getitem__):
+            is_job, is_recent = identifier in jobs, used[identifier] >= limit
+            if is_recent and left <= self.config.keep_size:
                 break
-            if when >= limit and last is not None and identifier == last.id:
+            if is_recent and last is not None and identifier == last.id:
                 continue
+            folder = self.job_folder(identifier) if is_job else self.stack_folder(identifier)
             size = folder_bytes(folder)
-            with suppress(CofuseError, Missing):  # somebody just began to use it, or deleted it
-                delete(identifier)
+            with suppress(CofuseError, Missing):  # in use, or deleted meanwhile
+                (self.delete_job if is_job else self.delete_stack)(identifier)
                 gone.append(identifier)
                 left -= size
         self._size, self._size_at = left, time.monotonic()
         return gone
-
-    def _deletable(self) -> list[tuple[datetime, Callable[[str], None], str, Path]]:
-        """What nobody is using: since when, how to delete it, its identifier and folder."""
-        with self.lock:
-            busy = {job.stack for job in self._jobs.values() if not job.is_over}
-            found: list[tuple[datetime, Callable[[str], None], str, Path]] = []
-            for job in self._jobs.values():
-                if job.is_over:
-                    folder = self.job_folder(job.id)
-                    found.append((_ended(job), self.delete_job, job.id, folder))
-            for stack in self._stacks.values():
-                if stack.id not in busy:
-                    folder = self.stack_folder(stack.id)
-                    found.append((stack.used, self.delete_stack, stack.id, folder))
-            return found
 
 
 def _claim(folder: Path) -> None:
