@@ -19,8 +19,7 @@ from cofuse.sensor import NoiseLaw
 from cofuse.sensor.brightness import NoiseModel
 from cofuse.web.limits import Config
 from cofuse.web.options import Options, fusing_request
-from cofuse.web.pacing import Pace
-from cofuse.web.previewing import Preview
+from cofuse.web.reporting import Pace, Preview
 from cofuse.web.schemas import Result, now
 from cofuse.web.store import Store, folder_bytes
 from cofuse.web.tasks import TASKS
@@ -173,7 +172,7 @@ def test_queue_goes_on_when_the_files_of_a_job_vanish(client, large):
 
 
 def test_preview_grows_before_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("cofuse.web.previewing._RENEW_EVERY", 0.0)
+    monkeypatch.setattr("cofuse.web.reporting._RENEW_EVERY", 0.0)
     paths = []
     for k, frame in enumerate(frames(2, (900, 1200))):
         paths.append(tmp_path / f"{k}.png")
@@ -189,7 +188,7 @@ def test_preview_grows_before_the_end(tmp_path, monkeypatch):
         "request": fusing_request(tmp_path / "job", paths, Options(sigma=0.0, align=False)),
         "keep_frames": 0,
     }
-    monkeypatch.setattr("cofuse.web.tasks._REPORT_EVERY", 0.0)
+    monkeypatch.setattr("cofuse.web.reporting._REPORT_EVERY", 0.0)
     TASKS["fuse"](arguments, tell)
     result = read_image(tmp_path / "job" / "result.tif").astype(int)
     assert len(seen) >= 3

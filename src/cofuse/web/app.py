@@ -1,4 +1,4 @@
-"""The application: routes behind the door, errors in one line, the page's files."""
+"""The application: its routes, errors in one line, the page's files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cofuse.fusion.presets import PRESETS
 from cofuse.web import routes_jobs, routes_stacks, routes_viewer
 from cofuse.web.limits import Config
 from cofuse.web.schemas import Device, ErrorLine, Info, Limits, Preset
-from cofuse.web.security import Door
+from cofuse.web.security import AccessMiddleware
 from cofuse.web.service import Here, Service
 from cofuse.web.store import Busy, Full, Missing, Store
 from cofuse.web.viewer import SUFFIXES
@@ -89,7 +89,7 @@ def create_app(config: Config) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.service = service
-    app.add_middleware(Door, config=config)
+    app.add_middleware(AccessMiddleware, config=config)
     known = HTTPBearer(auto_error=False, description="The token that `cofuse serve` printed.")
     api = APIRouter(prefix="/api", responses=_ERRORS, dependencies=[Depends(known)])
     api.add_api_route("/info", _info, methods=["GET"], response_model=Info)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from cofuse.errors import CofuseError
 from cofuse.fusion.choice import window_activity
 from cofuse.fusion.presets import PRESETS
-from cofuse.images import Stack, luminance
+from cofuse.images import Pixels, Stack, luminance
 from cofuse.operators import AnalysisOperator, load_operator
-from cofuse.web.pyramid import Sliceable, block_means, eight_bits
+from cofuse.web.pyramid import block_means, eight_bits
 
 __all__ = ["FILTERS_SHOWN", "filter_pictures", "histogram", "pixel_facts", "relief_grid"]
 
@@ -38,11 +38,11 @@ def pixel_facts(
     x: int,
     y: int,
     *,
-    image: Sliceable,
+    image: Pixels,
     stack: Stack,
-    source_map: Sliceable | None = None,
-    confidence: Sliceable | None = None,
-    depth: Sliceable | None = None,
+    source_map: Pixels | None = None,
+    confidence: Pixels | None = None,
+    depth: Pixels | None = None,
 ) -> dict[str, Any]:
     """Gather what is known about one pixel; of every frame only a small window is read.
 
@@ -70,7 +70,7 @@ def pixel_facts(
         raise CofuseError(f"there is no pixel {x}, {y} in a picture of {width}x{height}")
     operator = load_operator(_FAST.operator)
 
-    def at(plane: Sliceable | None) -> Any:
+    def at(plane: Pixels | None) -> Any:
         return None if plane is None else plane[y : y + 1, x : x + 1].item()
 
     fits = min(height, width) >= operator.patch_size
@@ -108,27 +108,26 @@ def _activities(x: int, y: int, stack: Stack, operator: AnalysisOperator) -> lis
     values = []
     for index in range(len(stack)):
         part = stack.part_reader(index)(rows, columns)
-        grey = luminance(stack.to_levels(np.asarray(part)))
+        grey = luminance(stack.to_levels(part))
         activity = window_activity(grey, operator, window=_FAST.window)
         values.append(float(activity[y - rows.start, x - columns.start]))
     return values
 
 
 def _strongest(
-    x: int, y: int, image: Sliceable, stack: Stack, operator: AnalysisOperator
+    x: int, y: int, image: Pixels, stack: Stack, operator: AnalysisOperator
 ) -> list[dict[str, int | float]]:
     """Filters with the largest answers on the patch about a pixel, moved inside at the rim."""
     side = operator.patch_size
     top = min(max(y - side // 2, 0), stack.height - side)
     left = min(max(x - side // 2, 0), stack.width - side)
-    part = np.asarray(image[top : top + side, left : left + side])
-    patch = luminance(stack.to_levels(part))
+    patch = luminance(stack.to_levels(image[top : top + side, left : left + side]))
     answers = np.abs(operator.apply(patch.reshape(-1, 1).astype(np.float64))[:, 0])
     order = np.argsort(-answers, kind="stable")[:FILTERS_SHOWN]
     return [{"index": int(index), "strength": float(answers[index])} for index in order]
 
 
-def histogram(pixels: Sliceable, *, white: float) -> dict[str, list[int]]:
+def histogram(pixels: Pixels, *, white: float) -> dict[str, list[int]]:
     """Count values in 256 steps from black to white, by channel: r, g and b, or grey."""
     names = ("r", "g", "b") if len(pixels.shape) == 3 else ("grey",)
     counts = np.zeros((len(names), 256), np.int64)
@@ -140,7 +139,7 @@ def histogram(pixels: Sliceable, *, white: float) -> dict[str, list[int]]:
 
 
 def relief_grid(
-    depth: Sliceable, image: Sliceable, *, white: float, last: float
+    depth: Pixels, image: Pixels, *, white: float, last: float
 ) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
     """Make a small grid of heights from a depth map, smoothed such that outliers do not count.
 
@@ -175,13 +174,13 @@ def relief_grid(
     return np.asarray(heights.max() - heights, np.float32), colours
 
 
-def _bands(pixels: Sliceable, rows: int) -> Iterator[tuple[int, NDArray[Any]]]:
+def _bands(pixels: Pixels, rows: int) -> Iterator[tuple[int, Pixels]]:
     """Bands of a picture from top to bottom, each with the number of its first row."""
     for top in range(0, pixels.shape[0], rows):
-        yield top, np.asarray(pixels[top : top + rows, :])
+        yield top, pixels[top : top + rows]
 
 
-def _reduced(pixels: Sliceable, side: int) -> NDArray[np.float32]:
+def _reduced(pixels: Pixels, side: int) -> NDArray[np.float32]:
     """Means over equal blocks such that neither side is longer than ``side``."""
     step = -(-max(pixels.shape[:2]) // side)
     rows, columns = (-(-length // step) for length in pixels.shape[:2])

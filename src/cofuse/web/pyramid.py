@@ -14,24 +14,16 @@ from __future__ import annotations
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.depth.colours import colour_table
+from cofuse.images import Pixels
 from cofuse.web.store import Missing
 
-__all__ = [
-    "OVERLAP",
-    "TILE",
-    "Pyramid",
-    "Sliceable",
-    "block_means",
-    "eight_bits",
-    "encoded",
-    "map_pyramid",
-]
+__all__ = ["OVERLAP", "TILE", "Pyramid", "block_means", "eight_bits", "encoded", "map_pyramid"]
 
 #: Side of a tile, and by how much it reaches into each of its neighbours.
 TILE, OVERLAP = 256, 1
@@ -44,24 +36,13 @@ Shown = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
 
-class Sliceable(Protocol):
-    """Pixels that are read by rows and columns: arrays and mapped files."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Rows, columns, and channels where there are any."""
-        ...
-
-    def __getitem__(self, part: tuple[slice, slice], /) -> NDArray[Any]: ...
-
-
 class Pyramid:
     """A picture and its smaller levels, in tiles; may be asked by several threads.
 
     Parameters
     ----------
     pixels
-        The picture, shape (H, W) or (H, W, 3), of any integer or float type.
+        The picture, shape (H, W) or (H, W, 3), of any type; may be a mapped file.
     folder
         Where the smaller levels of this picture are kept, as ``.npy``; found there, they are not
         made again.
@@ -75,14 +56,14 @@ class Pyramid:
 
     def __init__(
         self,
-        pixels: Sliceable,
+        pixels: Pixels,
         folder: Path,
         *,
         white: float,
         colours: Shown | None = None,
         lossless: bool = False,
     ) -> None:
-        self.height, self.width = pixels.shape[:2]
+        self.height, self.width = int(pixels.shape[0]), int(pixels.shape[1])
         self.lossless = lossless
         self._pixels, self._folder, self._white, self._colours = pixels, folder, white, colours
         self._channels = pixels.shape[2:] if colours is None else (3,)
@@ -183,7 +164,7 @@ class Pyramid:
             level[:] = np.rint(smallest)
 
 
-def map_pyramid(name: str, pixels: Sliceable, frames: int, folder: Path) -> Pyramid:
+def map_pyramid(name: str, pixels: Pixels, frames: int, folder: Path) -> Pyramid:
     """Show the source map or the depth in colours, the first frame dark, confidence in grey."""
     white, colours = 1.0, None
     if name == "source":

@@ -11,7 +11,7 @@ from cofuse.errors import CofuseError
 from cofuse.web.events import job_events
 from cofuse.web.options import Options, command_line
 from cofuse.web.schemas import Command, Job, JobRecord, NewJob
-from cofuse.web.service import AnyJob, AnyStack, Here
+from cofuse.web.service import AnyJob, Here
 from cofuse.web.store import Missing
 
 __all__ = ["router"]
@@ -37,7 +37,7 @@ async def list_jobs(here: Here) -> list[JobRecord]:
 
 @router.get("/command", response_model=Command)
 async def command(
-    stack: AnyStack, options: Annotated[str, Query(max_length=2000)] = "{}"
+    stack: str, here: Here, options: Annotated[str, Query(max_length=2000)] = "{}"
 ) -> Command:
     """Tell the command line that does the same."""
     try:
@@ -46,7 +46,7 @@ async def command(
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise CofuseError(f"options {place}: {first['msg']}") from error
-    return Command(command=command_line(stack.names, chosen))
+    return Command(command=command_line(here.store.stack(stack).names, chosen))
 
 
 @router.get("/events", response_class=Response, responses=_STREAM)

@@ -22,16 +22,10 @@ from cofuse.jobs.frames import mend_hot_pixels, read_frames
 from cofuse.jobs.run import Job, Outcome
 from cofuse.progress import Progress, ProgressCallback
 from cofuse.sensor import NoiseLaw, estimate_noise
-from cofuse.web.pacing import Pace
-from cofuse.web.previewing import Preview
+from cofuse.web.reporting import Preview, Tell, reporter
 
 __all__ = ["TASKS"]
 
-#: Sends a report to the server; an empty one only asks whether to stop.
-Tell = Callable[[dict[str, Any]], None]
-
-#: Seconds between two reports of one stage.
-_REPORT_EVERY = 0.15
 #: Rows that are averaged at a time.
 _STRIP = 128
 #: Side of the part of large pictures that metrics look at.
@@ -73,7 +67,7 @@ def fuse(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
         warnings.simplefilter("always", UserWarning)
         preview = Preview(folder / "preview.jpg")
         job = _KeepingJob(request, preview, arguments["keep_frames"])
-        outcome = job.run(_reporter(request, preview, tell), preview=preview.paint)
+        outcome = job.run(reporter(request, preview, tell), preview=preview.paint)
         _save(outcome, folder)
         metadata = job.metadata
     report, fusion = outcome.report, outcome.fusion
@@ -103,31 +97,6 @@ def fuse(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
             "notes": list(dict.fromkeys(str(warning.message) for warning in warned)),
         },
     }
-
-
-def _reporter(request: Request, preview: Preview, tell: Tell) -> ProgressCallback:
-    """Report where the work stands, not too often, and hear whether to stop."""
-    left_out = {
-        "hot pixels": request.reading.hot_pixels == "off",
-        "align": not request.aligning.align,
-        "restoration": request.fusing.sigma in ("0", "0.0"),
-        "depth": not request.maps.needs_depth,
-    }
-    pace = Pace([stage for stage, out in left_out.items() if out])
-    last: tuple[str, float] = "", 0.0
-
-    def report(progress: Progress) -> None:
-        nonlocal last
-        share, left = pace.step(progress)
-        moment = time.monotonic()
-        if progress.stage == last[0] and moment - last[1] < _REPORT_EVERY:
-            tell({})
-            return
-        last = progress.stage, moment
-        facts = {"stage": progress.stage, "done": progress.done, "total": progress.total}
-        tell(facts | {"progress": share, "seconds_left": left, "preview": preview.written()})
-
-    return report
 
 
 def _save(outcome: Outcome, folder: Path) -> None:
