@@ -17,7 +17,7 @@ from cofuse.web.pyramid import block_means, eight_bits
 
 __all__ = ["FILTERS_SHOWN", "filter_pictures", "histogram", "pixel_facts", "relief_grid"]
 
-#: How many of the filters that answer most are told.
+#: Number of filters listed, those with the largest answers.
 FILTERS_SHOWN = 12
 #: The settings whose operator and window measure the activity.
 _FAST = PRESETS["fast"]

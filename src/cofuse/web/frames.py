@@ -1,4 +1,4 @@
-"""Frames that come in: looked at by their content, refused in one line or taken over."""
+"""Uploaded frames: checked by their content, then refused in one line or added to a stack."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def thumbnail_path(path: Path) -> Path:
 def add_frames(
     store: Store, stack: StackRecord, arrived: list[Arrived]
 ) -> tuple[list[FrameRecord], list[Refused]]:
-    """Look at files and add the good ones to a stack, in the natural order of their names."""
+    """Check files and add the good ones to a stack, in the natural order of their names."""
     added, refused = [], []
     for file in arrived:
         name = clean_name(file.name, "frame")
@@ -102,7 +102,7 @@ def add_frames(
     with store.lock:
         store.stack(stack.id)
         if added:
-            # A new list: one that is being sorted looks empty to those who read it meanwhile.
+            # A new list: one that is being sorted looks empty to other threads.
             stack.frames = sorted(stack.frames, key=lambda frame: natural_key(Path(frame.name)))
             changed(stack)
             store.save_stack(stack)
@@ -116,7 +116,7 @@ def changed(stack: StackRecord) -> None:
 
 
 def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
-    """Read the header, hold it against the limits, then decode; leaves a thumbnail."""
+    """Check the header against the limits, decode, and write a thumbnail."""
     kind = format_of(path)
     if kind == "tiff" and _has_more_pages(path, _PAGES_A_FRAME * store.config.max_frames):
         raise CofuseError(f"{name} holds far more pages than a stack may have frames")

@@ -87,7 +87,7 @@ class Questions:
 
 
 def _answer_of(future: Future[Answer]) -> Answer:
-    """Wait for an answer; whatever went wrong is told in one line."""
+    """Wait for an answer; failures become errors of one line."""
     try:
         return future.result()
     except (Cancelled, CancelledError) as error:

@@ -32,7 +32,7 @@ _STAGES = {
     "depth": 0.16,
     "writing": 0.05,
 }
-#: Below this share the time left is not told: too little is measured.
+#: Below this share too little is measured to say the time left.
 _LEAST_SHARE = 0.05
 
 #: Longest side of a preview in pixels, brightness of what is not fused yet, seconds between two.
@@ -40,14 +40,14 @@ _LONGEST, _DIM, _RENEW_EVERY = 1200, 0.35, 0.5
 
 
 class Pace:
-    """Turns stages into one share that never falls, and into the time left at the pace so far.
+    """The share of a job that is done, which never falls, and the time left at the pace so far.
 
     Parameters
     ----------
     left_out
         Stages that there will not be.
     clock
-        Tells the time in seconds.
+        Returns the time in seconds.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Pace:
 
 
 class Preview:
-    """Parts of the result as they come, over a dim frame, in a JPEG that is written anew."""
+    """A small JPEG of the result, renewed as parts of it are finished; the rest is a dim frame."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -79,7 +79,7 @@ class Preview:
         self.version = 0
 
     def begin(self, stack: Stack, index: int) -> None:
-        """Show one frame, dim; what comes is of the size of these frames."""
+        """Show one frame, dim; the result will have the size of the stack's frames."""
         self._stack = stack
         self._step = max(1, math.ceil(max(stack.shape[:2]) / _LONGEST))
         self._shown = stack.to_levels(stack[index][:: self._step, :: self._step]) * _DIM
@@ -89,7 +89,7 @@ class Preview:
         """Take a finished part of the result, in native values."""
         step, stack = self._step, self._stack
         assert stack is not None, "parts come after the beginning"
-        # Of every step-th row and column, those that lie in this part.
+        # The first multiples of the step that lie in this part.
         top, left = -(-rows.start // step), -(-columns.start // step)
         part = pixels[top * step - rows.start :: step, left * step - columns.start :: step]
         self._shown[top : top + len(part), left : left + part.shape[1]] = stack.to_levels(part)
@@ -110,7 +110,7 @@ class Preview:
 
 
 def reporter(request: Request, preview: Preview, tell: Tell) -> ProgressCallback:
-    """Report where the work stands, not too often, and hear whether to stop."""
+    """Make a progress callback that reports to the server, a few times a second at most."""
     left_out = {
         "hot pixels": request.reading.hot_pixels == "off",
         "align": not request.aligning.align,

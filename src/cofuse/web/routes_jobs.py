@@ -25,7 +25,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 
 @router.post("/jobs", response_model=Job, status_code=202)
 def new_job(new: NewJob, here: Here) -> JobRecord:
-    """Start a job, or let it wait for those before it."""
+    """Start a job, or put it at the end of the queue."""
     return here.queue.submit(here.store.stack(new.stack), new.options)
 
 

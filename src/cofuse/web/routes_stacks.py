@@ -103,8 +103,7 @@ def delete_frame(stack: str, frame: str, here: Here) -> StackRecord:
     with store.lock:
         record = store.stack(stack)
         found = _frame(record, frame)
-        if any(job.stack == stack and not job.is_over for job in store.jobs()):
-            raise Busy("a job is using this stack; cancel it first")
+        store.check_unused(stack)
         record.frames.remove(found)
         changed(record)
         store.save_stack(record)

@@ -108,7 +108,7 @@ def relief(job: DoneJob, here: Here) -> Response:
 
 @router.get("/jobs/{job}/metrics", response_model=None, responses={202: {"model": Pending}})
 def metrics(job: DoneJob, here: Here, response: Response) -> AnyJSON:
-    """Score the result against the frames: values by name, and the part that was looked at."""
+    """Score the result against the frames: values by name, and the part that was measured."""
     result, folder = result_of(job), here.store.job_folder(job.id)
     if job.metrics is None:
         if not all((folder / "frames" / f"{k:04d}.npy").exists() for k in range(result.frames)):

@@ -236,7 +236,7 @@ class JobRecord(Job):
     frames: list[FrameRecord] = []
     white: float = 255.0
     metrics: AnyJSON | None = None
-    #: Counts changes, for those who watch; not kept.
+    #: Counts changes, for event streams; not saved.
     version: int = Field(default=0, exclude=True)
 
     @property

@@ -44,7 +44,7 @@ _LOCKED = """<!doctype html><html lang="en"><meta charset="utf-8"><title>cofuse<
 
 
 class TooLarge(HTTPException):
-    """More came than may come."""
+    """A request is larger than it may be."""
 
     def __init__(self, line: str) -> None:
         # Otherwise the rest would still be read, if only to be thrown away.
@@ -179,7 +179,7 @@ def _guarded(send: Send) -> Send:
 
 
 def _limited(receive: Receive) -> Receive:
-    """Stop reading a body that goes on and on."""
+    """Stop reading a body that is too long."""
     total = 0
 
     async def limited() -> Message:

@@ -29,12 +29,12 @@ from cofuse.web.schemas import FrameRecord, JobRecord, StackRecord, State, now
 
 __all__ = ["Busy", "Full", "Missing", "Store", "folder_bytes", "load_metadata", "save_metadata"]
 
-#: Says that a folder is a server's.
+#: A file that marks a folder as a server's.
 _MARK = "cofuse-serve.txt"
 
 _Record = TypeVar("_Record", StackRecord, JobRecord)
 
-#: Seconds for which the size of everything is taken as known.
+#: Seconds for which the size of all folders is not measured again.
 _SIZE_KNOWN = 10.0
 
 
@@ -43,7 +43,7 @@ class Missing(Exception):
 
 
 class Busy(CofuseError):
-    """It cannot be done now: something else must end, or begin, first."""
+    """It cannot be done now; perhaps later."""
 
 
 class Full(Exception):
@@ -59,7 +59,7 @@ class Store:
         self._stacks: dict[str, StackRecord] = {}
         self._jobs: dict[str, JobRecord] = {}
         self._size, self._size_at = 0, -_SIZE_KNOWN
-        #: Called with the identifier of a job that goes: its pictures may be open.
+        #: Called with the identifier of a job that is deleted: its pictures may be open.
         self.forget: Callable[[str], None] = lambda _: None
         _claim(config.folder)
         for part in ("stacks", "jobs"):
@@ -135,10 +135,14 @@ class Store:
         """Delete a stack, unless a job still needs it."""
         with self.lock:
             self.stack(identifier)
-            if any(job.stack == identifier and not job.is_over for job in self._jobs.values()):
-                raise Busy("a job is using this stack; cancel it first")
+            self.check_unused(identifier)
             del self._stacks[identifier]
         _remove(self.stack_folder(identifier))
+
+    def check_unused(self, stack: str) -> None:
+        """Refuse to take away frames that a job still needs."""
+        if any(job.stack == stack and not job.is_over for job in self._jobs.values()):
+            raise Busy("a job is using this stack; cancel it first")
 
     # --- jobs ------------------------------------------------------------------------------------
 
@@ -178,7 +182,7 @@ class Store:
         return self.config.folder / "jobs" / identifier
 
     def save_job(self, job: JobRecord) -> None:
-        """Write a job's record, and tell those who watch."""
+        """Write a job's record; event streams see that its version has changed."""
         with self.lock:
             job.version += 1
             if job.id in self._jobs:
@@ -208,7 +212,7 @@ class Store:
     # --- clean-up --------------------------------------------------------------------------------
 
     def size(self) -> int:
-        """Bytes of everything, as of some seconds ago."""
+        """Bytes of all stacks and jobs, as of some seconds ago."""
         if time.monotonic() - self._size_at > _SIZE_KNOWN:
             self._size, self._size_at = folder_bytes(self.config.folder), time.monotonic()
         return self._size
@@ -216,8 +220,8 @@ class Store:
     def clean_up(self) -> list[str]:
         """Delete what was not used for long, and the oldest while all is too large.
 
-        Returns the identifiers of what went. Jobs that wait or run, and their stacks, stay; so does
-        the last result, however large: somebody has just waited for it.
+        Returns the identifiers of what was deleted. Jobs that wait or run, and their stacks, stay;
+        so does the last result, however large: a user has just waited for it.
         """
         gone: list[str] = []
         limit = now() - timedelta(days=self.config.keep_days)
@@ -244,7 +248,7 @@ class Store:
 
 
 def _claim(folder: Path) -> None:
-    """Mark a folder as ours; one that holds other things is left alone, as we delete in it."""
+    """Mark a folder as a server's; one that holds other files is refused, as we delete in it."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not (folder / _MARK).exists():
@@ -262,7 +266,7 @@ def _ended(job: JobRecord) -> datetime:
 
 
 def new_id() -> str:
-    """A name that nobody can guess, and that never starts with a hyphen."""
+    """A random name that never starts with a hyphen."""
     return "x" + secrets.token_urlsafe(12)
 
 

@@ -33,7 +33,7 @@ _METRICS_SIDE = 1536
 
 
 class _KeepingJob(Job):
-    """A job that keeps the frames as they were brought into place, to be looked at."""
+    """A job that saves the aligned frames, to be shown."""
 
     def __init__(self, request: Request, preview: Preview, most_bytes: int) -> None:
         super().__init__(request)
@@ -41,7 +41,7 @@ class _KeepingJob(Job):
 
     @contextmanager
     def prepared(self, progress: ProgressCallback) -> Iterator[tuple[Stack, Alignment | None, int]]:
-        """Mend and align the frames as every job does, and write them down."""
+        """Mend and align the frames as every job does, and save them."""
         folder = self.request.output.parent
         self._preview.begin(self.frames.stack, self.reference)
         with super().prepared(progress) as (stack, alignment, hot):
@@ -133,12 +133,12 @@ def _frames_of(arguments: dict[str, Any]) -> Stack:
     return Stack(readers, white=arguments["white"])
 
 
-#: The frames that `frame` made one of last, and the job they belong to.
+#: The frames of the job that `frame` was last called for, by its folder.
 _at_hand: dict[str, Stack] = {}
 
 
 def frame(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Bring one frame into place again, where all together were too large to be kept."""
+    """Align one frame again, where all together were too large to be kept."""
     folder, index = Path(arguments["folder"]), arguments["index"]
     if arguments["folder"] not in _at_hand:
         with warnings.catch_warnings():
@@ -200,7 +200,7 @@ def _middle(size: int) -> slice:
 
 
 def retouch(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Paint strokes into a picture; what was painted before need not be painted again."""
+    """Paint strokes into the result, or into an earlier version of it."""
     from cofuse.web.retouching import restored_frames
     from cofuse.web.retouching import retouch as paint
 
@@ -217,7 +217,7 @@ def retouch(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def _noise_of(folder: Path, sigma: float, *, colour: bool) -> NoiseLaw:
-    """The noise that a job took out, and nothing where it took nothing out."""
+    """The noise that a job removed."""
     path = folder / "noise.json"
     if sigma > 0 and path.exists():
         return NoiseLaw.from_json(path.read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""What there is to look at of a finished job, opened when somebody looks.
+"""Pictures of a finished job, opened when they are asked for; retouching and downloads.
 
 All of this may block; routes call it in threads.
 """
@@ -102,7 +102,7 @@ class Viewer:
         return _mapped(self._store.job_folder(job.id) / f"{name}.npy")
 
     def current(self, job: JobRecord, version: int | None = None) -> Pixels:
-        """The result, retouched if it was; or an earlier version of it."""
+        """The result as it was last retouched, or an earlier version of it."""
         version = job.retouched if version is None else version
         return self.array(job, f"retouched-{version}" if version else "result")
 
@@ -125,7 +125,7 @@ class Viewer:
         return _mapped(path)
 
     def _make_room(self, folder: Path) -> None:
-        """Let the frames go that were not made for the longest time, above the limit."""
+        """Delete the frames that were made first, as far as the limit asks for it."""
         files = sorted(folder.glob("*.npy"), key=lambda file: file.stat().st_mtime)
         total = sum(file.stat().st_size for file in files)
         for file in files:
@@ -161,7 +161,7 @@ class Viewer:
         return Strokes.model_validate_json(text)
 
     def retouch(self, job: JobRecord, new: Strokes) -> None:
-        """Paint strokes; those at the start that were painted before need no painting again."""
+        """Paint strokes; a beginning of the list that is painted already is not painted again."""
         result, folder = result_of(job), self._store.job_folder(job.id)
         with self._retouching:
             for index in {0, *(stroke.frame for stroke in new.strokes)}:
@@ -177,7 +177,7 @@ class Viewer:
                 "start": f"retouched-{job.retouched}.npy" if goes_on else "result.npy",
                 "end": f"retouched-{number}.npy",
                 "strokes": new.strokes[len(before) if goes_on else 0 :],
-                # Frames are cleaned as far as the result was.
+                # Frames are restored only if the result was.
                 "sigma": result.sigma if job.options.denoise > 0 else 0.0,
                 "white": job.white,
                 "count": result.frames,
@@ -192,14 +192,14 @@ class Viewer:
                 write_json(folder / "strokes.json", new.model_dump(mode="json"), overwrite=True)
                 job.retouched = number
                 self._store.save_job(job)
-            # The version before may still be looked at, or be on its way to somebody.
+            # The version before may still be shown, or be on its way to a client.
             for old in folder.glob(f"download-{number - 2}-*"):
                 old.unlink(missing_ok=True)
             (folder / f"retouched-{number - 2}.npy").unlink(missing_ok=True)
             shutil.rmtree(folder / "levels" / f"result-{number - 2}", ignore_errors=True)
 
     def download(self, job: JobRecord, kind: str, depth: int | None) -> Path:
-        """A file of the result, made when it is first asked for; with all metadata."""
+        """A file of the result with all metadata, made when it is first asked for."""
         result, folder = result_of(job), self._store.job_folder(job.id)
         version, depth = job.retouched, None if depth == result.depth else depth
         if kind == "tiff" and depth is None and not version:

@@ -30,11 +30,11 @@ _LOOK_EVERY = 0.1
 
 
 class Cancelled(Exception):
-    """The work was stopped because somebody asked for it."""
+    """The task was cancelled."""
 
 
 class WorkerDied(Exception):
-    """The process ended in the midst of its work."""
+    """The process ended during a task."""
 
 
 class Worker:
@@ -43,7 +43,7 @@ class Worker:
     Parameters
     ----------
     niceness
-        How far it stands back for others (Unix only).
+        Unix niceness: how far the process gives way to others.
     stop_seconds
         How long a cancelled task may take to stop by itself.
     """
@@ -59,7 +59,7 @@ class Worker:
         return self._process.pid if self._process is not None else None
 
     def start(self) -> Connection:
-        """Make sure of a process."""
+        """Start the process unless it runs."""
         if self._process is not None and self._process.is_alive() and self._pipe is not None:
             return self._pipe
         self.stop()
@@ -81,7 +81,7 @@ class Worker:
         cancel: threading.Event,
         report: Report = lambda _: None,
     ) -> dict[str, Any]:
-        """Do a task and return what it found out.
+        """Do a task and return its result.
 
         Raises
         ------
@@ -90,13 +90,13 @@ class Worker:
         Cancelled
             ``cancel`` was set.
         WorkerDied
-            The process did not live to see the end.
+            The process ended before the task.
         """
         try:
             pipe = self.start()
             pipe.send((task, arguments))
             return self._listen(pipe, cancel, report)
-        except (EOFError, OSError) as error:  # nobody at the other end
+        except (EOFError, OSError) as error:  # the process is gone
             self.stop()
             if cancel.is_set():
                 raise Cancelled from error
@@ -134,7 +134,7 @@ class Worker:
 
 
 def _serve(pipe: Connection, niceness: int) -> None:
-    """Do tasks until the server is gone: what runs in the process."""
+    """Do tasks until the server is gone; this runs in the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when we end
     if niceness and hasattr(os, "nice"):
         os.nice(niceness)
@@ -172,7 +172,7 @@ def _serve(pipe: Connection, niceness: int) -> None:
 
 
 def _end_with_server() -> None:
-    """Leave nobody working for a server that was killed."""
+    """End with the server, even if it was killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
