@@ -49,31 +49,26 @@ class Questions:
         ``key`` names the question: asked again meanwhile, it is still the same.
         """
         with self._lock:
-            future = self._asked.get(key) or self._put(key, task, arguments)
-            if not future.done():
+            if key not in self._asked:
+                if sum(not future.done() for future in self._asked.values()) >= _MOST:
+                    raise Full("too much is asked at once; try again later")
+                self._asked[key] = self._put(task, arguments)
+            if not self._asked[key].done():
                 return None
-            del self._asked[key]
+            future = self._asked.pop(key)
         return _answer_of(future)
 
-    def wait_for(self, key: str, task: str, arguments: Answer) -> Answer:
+    def wait_for(self, task: str, arguments: Answer) -> Answer:
         """Ask, and wait for the answer."""
-        with self._lock:
-            future = self._put(key, task, arguments)
-        try:
-            return _answer_of(future)
-        finally:
-            with self._lock:
-                self._asked.pop(key, None)
+        return _answer_of(self._put(task, arguments))
 
-    def _put(self, key: str, task: str, arguments: Answer) -> Future[Answer]:
-        if sum(not future.done() for future in self._asked.values()) >= _MOST:
-            raise Full("too much is asked at once; try again later")
-        if self._cancel.is_set():
-            raise CofuseError("the server is stopping")
-        self._rest.cancel()
-        future = self._thread.submit(self._worker.run, task, arguments, self._cancel)
-        self._asked[key] = future
-        future.add_done_callback(self._end_later)
+    def _put(self, task: str, arguments: Answer) -> Future[Answer]:
+        with self._lock:
+            if self._cancel.is_set():
+                raise CofuseError("the server is stopping")
+            self._rest.cancel()
+            future = self._thread.submit(self._worker.run, task, arguments, self._cancel)
+            future.add_done_callback(self._end_later)
         return future
 
     def _end_later(self, _: Future[Answer]) -> None:

@@ -121,7 +121,7 @@ class Viewer:
                     "index": index,
                 }
                 self._make_room(path.parent)
-                self._questions.wait_for(f"frame {job.id} {index}", "frame", arguments)
+                self._questions.wait_for("frame", arguments)
         return _mapped(path)
 
     def _make_room(self, folder: Path) -> None:
@@ -183,7 +183,7 @@ class Viewer:
                 "count": result.frames,
             }
             try:
-                self._questions.wait_for(f"retouch {job.id} {number}", "retouch", arguments)
+                self._questions.wait_for("retouch", arguments)
             except CofuseError:
                 self._store.job(job.id)  # if it was deleted meanwhile, that is the reason
                 raise
