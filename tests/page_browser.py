@@ -1,67 +1,11 @@
-"""What tests of the page share: the server as a program sees it, and the viewer's state."""
+"""What tests of the page share: waiting for the page, and the viewer's state."""
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.request
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from tests.waiting import PATIENCE, until
-
-
-@dataclass
-class Server:
-    """A running ``cofuse serve``."""
-
-    address: str
-    token: str
-
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Speak to the API as a program would; JSON or bytes."""
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.address + path, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-            content = answer.read()
-            kind = answer.headers.get_content_type()
-        return json.loads(content) if kind == "application/json" else content
-
-    def upload(self, frames: Path, name: str) -> str:
-        """Make a stack of the pictures of a folder; its id."""
-        stack = self.ask("POST", "/api/stacks", {"name": name})["id"]
-        parts = b""
-        for path in sorted(frames.iterdir()):
-            head = f'--edge\r\nContent-Disposition: form-data; name="file"; filename="{path.name}"'
-            parts += head.encode() + b"\r\n\r\n" + path.read_bytes() + b"\r\n"
-        headers = {
-            "Authorization": f"Bearer {self.token}",
-            "Content-Type": "multipart/form-data; boundary=edge",
-        }
-        request = urllib.request.Request(
-            f"{self.address}/api/stacks/{stack}/frames", parts + b"--edge--\r\n", headers
-        )
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-            assert not json.load(answer)["refused"]
-        return str(stack)
-
-    def fuse(self, stack: str, **options: Any) -> str:
-        """Run a job to its end; its id."""
-        job = self.ask("POST", "/api/jobs", {"stack": stack, "options": options})["id"]
-        self.wait(job, "done")
-        return str(job)
-
-    def wait(self, job: str, state: str) -> dict[str, Any]:
-        """Wait for a state of a job."""
-
-        def look() -> Any:
-            now = self.ask("GET", f"/api/jobs/{job}")
-            assert now["state"] in ("waiting", "running", state), now
-            return now["state"] == state and now
-
-        return dict(until(look))
+from tests.waiting import PATIENCE
 
 
 def wait_until(page: Any, expression: str, *values: Any) -> None:

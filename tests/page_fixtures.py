@@ -6,8 +6,6 @@ A plugin, named by ``pytest_plugins`` in the modules that want it; nothing impor
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,26 +15,17 @@ import pytest
 
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import write_image
-from tests.page_browser import Server
 from tests.waiting import PATIENCE
+from tests.web_server import RealServer, finished, start, upload
 
 NO_BROWSER = "no browser: neither chromium nor google-chrome was found"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    data = tmp_path_factory.mktemp("page") / "data"
-    words = [sys.executable, "-m", "cofuse", "serve", "--no-open", "--port", "0", "--data-dir"]
-    with subprocess.Popen([*words, str(data)], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        line = process.stdout.readline().strip()
-        address, _, token = line.partition("/?token=")
-        try:
-            yield Server(address, token)
-        finally:
-            process.terminate()
-            process.wait(timeout=PATIENCE)
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    with RealServer("--data-dir", tmp_path_factory.mktemp("page") / "data") as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -52,9 +41,13 @@ def frames(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def fused(server: Server, frames: Path) -> str:
+def fused(server: RealServer, frames: Path) -> str:
     """The id of a finished job with a depth map; tests must leave it as it was."""
-    return server.fuse(server.upload(frames, "beetle"), depth=True)
+    files = {path.name: path.read_bytes() for path in frames.iterdir()}
+    stack = upload(server.client, files)["stack"]["id"]
+    job = finished(server.client, start(server.client, stack, depth=True))
+    assert job["state"] == "done", job
+    return str(job["id"])
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +70,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def open_page(browser: Any, server: Server) -> Iterator[Any]:
+def open_page(browser: Any, server: RealServer) -> Iterator[Any]:
     """Open the page at a place; afterwards nothing may have gone wrong on any that was opened."""
     contexts: list[Any] = []
     wrong: list[str] = []

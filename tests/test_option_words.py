@@ -25,7 +25,7 @@ SPEAKS_OF = {
     "cli/console.py": (),
     "cli/ending.py": (),
     "cli/serving.py": ("serve",),
-    "web/commands.py": ("fuse",),
+    "web/options.py": ("fuse",),
 }
 
 

@@ -15,7 +15,8 @@ from PIL import Image
 
 from cofuse.files import read_image
 from tests.command_line import run
-from tests.page_browser import Server, wait_for_result, wait_until
+from tests.page_browser import wait_for_result, wait_until
+from tests.web_server import RealServer
 
 pytest_plugins = ("tests.page_fixtures",)
 pytestmark = pytest.mark.slow
@@ -113,7 +114,7 @@ def test_a_dropped_folder_is_searched(open_page: Any, frames: Path, tmp_path: Pa
 
 
 def test_a_folder_is_taken_and_frames_are_put_in_order(
-    open_page: Any, frames: Path, server: Server
+    open_page: Any, frames: Path, server: RealServer
 ) -> None:
     page = open_page()
     page.set_input_files("#folder-input", frames)
@@ -138,7 +139,7 @@ def test_a_folder_is_taken_and_frames_are_put_in_order(
     assert names(page) == ["shot 1.png", "shot 2.png", "shot 10.png"]
     page.get_by_role("button", name="Remove shot 2.png").click()
     page.wait_for_selector(".frame >> nth=2", state="detached")
-    kept = [frame["name"] for frame in server.ask("GET", f"/api/stacks/{stack}")["frames"]]
+    kept = [frame["name"] for frame in server.get(f"/api/stacks/{stack}")["frames"]]
     assert kept == names(page) == ["shot 1.png", "shot 10.png"]
     # A reload finds the stack again.
     page.reload()
@@ -177,7 +178,7 @@ def test_downloads_are_what_the_library_writes(
     assert "cofuse" in opened.value.content()
 
 
-def test_a_job_is_watched_reloaded_and_cancelled(open_page: Any, server: Server) -> None:
+def test_a_job_is_watched_reloaded_and_cancelled(open_page: Any, server: RealServer) -> None:
     page = open_page()
     page.click("#try-sample")
     page.wait_for_selector(".frame >> nth=4")
@@ -193,7 +194,7 @@ def test_a_job_is_watched_reloaded_and_cancelled(open_page: Any, server: Server)
     assert page.locator(f"#strip [href='#job={job}'] progress").is_visible()
     page.click("#cancel")
     wait_until(page, "document.getElementById('running-title').innerText === 'Cancelled'")
-    assert server.ask("GET", f"/api/jobs/{job}")["state"] == "cancelled"
+    assert server.get(f"/api/jobs/{job}")["state"] == "cancelled"
     # It stays in the list until it is taken off.
     page.reload()
     page.wait_for_selector("#forget:visible")
@@ -202,7 +203,7 @@ def test_a_job_is_watched_reloaded_and_cancelled(open_page: Any, server: Server)
 
 
 def test_two_jobs_at_once_both_end_and_stay_in_the_list(
-    open_page: Any, server: Server, frames: Path
+    open_page: Any, server: RealServer, frames: Path
 ) -> None:
     one, other = open_page(), open_page()
     jobs = []

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from cofuse.files import read_image
-from tests.page_browser import Server, on_screen, wait_for_result, wait_until, zoom_of
+from tests.page_browser import on_screen, wait_for_result, wait_until, zoom_of
+from tests.web_server import RealServer
 
 pytest_plugins = ("tests.page_fixtures",)
 pytestmark = pytest.mark.slow
@@ -37,7 +38,7 @@ def findings(page: Any) -> list[str]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(
-    open_page: Any, server: Server, fused: str, frames: Path, scheme: str
+    open_page: Any, server: RealServer, fused: str, frames: Path, scheme: str
 ) -> None:
     page = open_page(color_scheme=scheme)
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
@@ -108,7 +109,7 @@ def test_from_the_sample_to_the_download_without_a_mouse(open_page: Any, tmp_pat
 
 
 def test_a_phone_needs_no_scrolling_sideways(
-    open_page: Any, server: Server, fused: str, frames: Path
+    open_page: Any, server: RealServer, fused: str, frames: Path
 ) -> None:
     page = open_page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
 

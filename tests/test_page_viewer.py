@@ -15,13 +15,13 @@ import cofuse
 from cofuse.depth.colours import colour_table
 from tests.page_browser import (
     VIEWER,
-    Server,
     on_screen,
     wait_for_result,
     wait_until,
     zoom_of,
 )
 from tests.waiting import settled, until
+from tests.web_server import RealServer, finished, start
 
 pytest_plugins = ("tests.page_fixtures",)
 pytestmark = pytest.mark.slow
@@ -155,11 +155,11 @@ def test_the_legend_has_the_colours_of_the_maps() -> None:
     np.testing.assert_array_equal([list(stop) for stop in stops], table[steps])
 
 
-def test_a_click_tells_of_a_pixel(page: Any, server: Server, fused: str) -> None:
+def test_a_click_tells_of_a_pixel(page: Any, server: RealServer, fused: str) -> None:
     page.mouse.click(*on_screen(page, 120, 80))
     page.wait_for_selector("#pixel-facts:visible")
     assert [page.input_value("#pixel-x"), page.input_value("#pixel-y")] == ["120", "80"]
-    facts = server.ask("GET", f"/api/jobs/{fused}/pixel?x=120&y=80")
+    facts = server.get(f"/api/jobs/{fused}/pixel?x=120&y=80")
     told = page.locator("#pixel-facts").inner_text()
     assert f"Frame {facts['frame'] + 1} · {facts['frame_name']}" in told
     assert " · ".join(str(value) for value in facts["value"]) in told
@@ -167,7 +167,7 @@ def test_a_click_tells_of_a_pixel(page: Any, server: Server, fused: str) -> None
     assert page.locator("#activity .bar.chosen").count() == 1
     assert "auto chooses by another measure" in told
     # The learned filters, and those that respond here.
-    operator = server.ask("GET", "/api/operator")
+    operator = server.get("/api/operator")
     page.wait_for_selector("#filters li.fires")
     assert page.locator("#filters li").count() == len(operator["filters"])
     firing = page.locator("#filters li.fires").evaluate_all(
@@ -216,15 +216,16 @@ def stroke(page: Any, *places: tuple[int, int]) -> None:
 
 
 def test_retouching_with_undo_and_redo(
-    open_page: Any, server: Server, fused: str, frames: Any
+    open_page: Any, server: RealServer, fused: str, frames: Any
 ) -> None:
-    job = server.fuse(server.ask("GET", f"/api/jobs/{fused}")["stack"], preset="fast")
+    stack = server.get(f"/api/jobs/{fused}")["stack"]
+    job = finished(server.client, start(server.client, stack, preset="fast"))["id"]
     page = open_page(f"#job={job}")
     wait_for_result(page)
 
     def served() -> bytes:
         # Pixels: the file also holds the time of the last change.
-        content = server.ask("GET", f"/api/jobs/{job}/download?format=png")
+        content = server.get(f"/api/jobs/{job}/download?format=png")
         return Image.open(io.BytesIO(content)).tobytes()
 
     def words(text: str) -> None:
@@ -240,7 +241,7 @@ def test_retouching_with_undo_and_redo(
     until(lambda: looks(page) != clean)  # the frame's own pixels, before anything is sent
     stroke(page, (200, 50), (220, 90))
     words("2 strokes not applied yet")
-    assert server.ask("GET", f"/api/jobs/{job}/strokes")["strokes"] == []
+    assert server.get(f"/api/jobs/{job}/strokes")["strokes"] == []
     page.keyboard.press("Control+z")
     words("1 stroke not applied yet")
     page.keyboard.press("Control+Shift+Z")
@@ -248,13 +249,13 @@ def test_retouching_with_undo_and_redo(
     page.click("#undo")
     page.click("#retouch-apply")
     words("1 stroke applied")
-    (sent,) = server.ask("GET", f"/api/jobs/{job}/strokes")["strokes"]
+    (sent,) = server.get(f"/api/jobs/{job}/strokes")["strokes"]
     assert sent["frame"] == 2
     assert sent["points"][0] == pytest.approx([60.5, 60.5], abs=1.5)
     assert sent["points"][-1] == pytest.approx([120.5, 80.5], abs=1.5)
     touched = served()
     assert touched != untouched
-    assert server.ask("GET", f"/api/jobs/{job}")["retouched"] == 1
+    assert server.get(f"/api/jobs/{job}")["retouched"] == 1
     # A reload knows the strokes; taking back one that is in the picture takes it out of it.
     page.reload()
     wait_for_result(page)

@@ -8,7 +8,6 @@ import shutil
 import signal
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,9 +18,9 @@ from cofuse.progress import Progress
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.brightness import NoiseModel
 from cofuse.web.limits import Config
-from cofuse.web.pacing import Glide, Pace
-from cofuse.web.previewing import Preview
-from cofuse.web.schemas import Options, Result, now
+from cofuse.web.options import Options, fusing_request
+from cofuse.web.reporting import Pace, Preview
+from cofuse.web.schemas import Result, now
 from cofuse.web.store import Store, folder_bytes
 from cofuse.web.tasks import TASKS
 from tests.waiting import PATIENCE, until
@@ -173,7 +172,7 @@ def test_queue_goes_on_when_the_files_of_a_job_vanish(client, large):
 
 
 def test_preview_grows_before_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("cofuse.web.previewing._RENEW_EVERY", 0.0)
+    monkeypatch.setattr("cofuse.web.reporting._RENEW_EVERY", 0.0)
     paths = []
     for k, frame in enumerate(frames(2, (900, 1200))):
         paths.append(tmp_path / f"{k}.png")
@@ -186,13 +185,10 @@ def test_preview_grows_before_the_end(tmp_path, monkeypatch):
             seen[facts["preview"]] = read_image(tmp_path / "job" / "preview.jpg")
 
     arguments = {
-        "folder": str(tmp_path / "job"),
-        "frames": [str(path) for path in paths],
-        "names": {},
-        "options": Options(sigma=0.0, align=False).model_dump(mode="json"),
+        "request": fusing_request(tmp_path / "job", paths, Options(sigma=0.0, align=False)),
         "keep_frames": 0,
     }
-    monkeypatch.setattr("cofuse.web.tasks._REPORT_EVERY", 0.0)
+    monkeypatch.setattr("cofuse.web.reporting._REPORT_EVERY", 0.0)
     TASKS["fuse"](arguments, tell)
     result = read_image(tmp_path / "job" / "result.tif").astype(int)
     assert len(seen) >= 3
@@ -221,11 +217,10 @@ def test_frames_are_painted_from_by_the_noise_that_was_found(tmp_path, monkeypat
     folder, paths = tmp_path / "job", []
     folder.mkdir()
     for k, frame in enumerate(frames(2)):
-        paths.append(str(tmp_path / f"{k}.png"))
-        Path(paths[-1]).write_bytes(png(frame))
-    options = Options(align=False, preset="fast").model_dump(mode="json")
-    asked = {"folder": str(folder), "frames": paths, "names": {}, "options": options}
-    made = TASKS["fuse"](asked | {"keep_frames": 10**9}, lambda _: None)
+        paths.append(tmp_path / f"{k}.png")
+        paths[-1].write_bytes(png(frame))
+    request = fusing_request(folder, paths, Options(align=False, preset="fast"))
+    made = TASKS["fuse"]({"request": request, "keep_frames": 10**9}, lambda _: None)
     assert made["result"]["character"] == ["coarse-grained", "growing with brightness"]
     seen = []
     monkeypatch.setattr(
@@ -394,30 +389,13 @@ def test_preview_shows_finished_parts_bright_and_the_rest_dim(tmp_path, size):
 
 
 def test_share_never_falls_and_ends_below_one():
-    pace = Pace(10.0, sigma="auto", align=True, hot_pixels=True, depth=True)
-    shares = []
+    pace, shares = Pace(), []
     for stage in ("hot pixels", "align", "something new", "noise", "fusion", "fusion", "depth"):
         for done in range(1, 5):
             share, left = pace.step(Progress(stage, done, 4))
             shares.append(share)
-            assert left >= 0
+            assert left is None or left >= 0
     assert shares == sorted(shares) and 0.8 < shares[-1] < 1
-
-
-def test_time_left_follows_the_long_stage():
-    clock = [0.0]
-    pace = Pace(
-        10.0, sigma="auto", align=False, hot_pixels=False, depth=False, clock=lambda: clock[0]
-    )
-    clock[0] = 1.0
-    assert pace.step(Progress("noise", 2, 2))[1] == pytest.approx(9.4, abs=0.5)
-    clock[0] = 6.0  # an eighth in five seconds: the guess was far too low
-    # 35 more, and what is restored takes two fifths of all that is fused.
-    assert 45 < pace.step(Progress("fusion", 1, 8))[1] < 62
-    clock[0] = 41.0
-    assert 14 < pace.step(Progress("fusion", 8, 8))[1] < 22
-    clock[0] = 57.0
-    assert pace.step(Progress("restoration", 1, 1))[1] < 5
 
 
 #: When stages were heard of and when all was over: five frames of 6 MP, two processors.
@@ -438,12 +416,11 @@ CLEAN = [
 
 
 @pytest.mark.parametrize(
-    ("stages", "sigma", "whole"), [(NOISY, "auto", 35.7), (NOISY, 12.0, 35.7), (CLEAN, 0.0, 27.8)]
+    ("stages", "left_out", "whole"), [(NOISY, (), 35.7), (CLEAN, ("noise", "restoration"), 27.8)]
 )
-@pytest.mark.parametrize("guess", [18.0, 66.0])
-def test_share_and_time_left_are_sane_from_beginning_to_end(stages, sigma, whole, guess):
-    clock, glide, told = [0.0], Glide(), []
-    pace = Pace(guess, sigma=sigma, align=True, hot_pixels=True, depth=True, clock=lambda: clock[0])
+def test_share_and_time_left_are_sane_from_beginning_to_end(stages, left_out, whole):
+    clock, share, left, told = [0.0], 0.0, None, []
+    pace = Pace(left_out, clock=lambda: clock[0])
     reports = [
         (begin + (end - begin) * k / 14, Progress(stage, k + 1, 15))
         for stage, begin, end in stages
@@ -452,23 +429,11 @@ def test_share_and_time_left_are_sane_from_beginning_to_end(stages, sigma, whole
     for moment in np.arange(0.0, whole, 0.25):
         while reports and reports[0][0] <= moment:
             clock[0], progress = reports.pop(0)
-            glide.set(*pace.step(progress), moment=clock[0])
-        told.append((moment, *glide.at(moment)))
+            share, left = pace.step(progress)
+        told.append((moment, share, np.nan if left is None else left))
     times, shares, left = np.array(told).T
     assert (np.diff(shares) >= 0).all() and np.diff(shares).max() < 0.25
     assert abs(shares - times / whole).max() < 0.2
-    # The guess may be wrong; what is measured soon says more.
     sure = times > 0.4 * whole
     assert abs(left - (whole - times))[sure].max() < 0.25 * whole
     assert left[-1] <= 3
-
-
-def test_nothing_is_heard_for_long_and_time_still_passes():
-    glide = Glide()
-    glide.set(0.9, 10.0, moment=50.0)
-    said = [glide.at(50.0 + second) for second in range(30)]
-    shares, left = zip(*said, strict=True)
-    assert list(shares) == sorted(shares) and 0.96 < shares[-1] <= 0.99
-    assert left[5] == 5.0 and left[-1] == 1.0
-    glide.set(0.92, 3.0, moment=80.0)  # it went on meanwhile: the share stays
-    assert glide.at(80.0) == (shares[-1], 3.0) or glide.at(80.0)[0] >= shares[-1]

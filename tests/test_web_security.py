@@ -1,17 +1,16 @@
-"""The door: tokens, hosts, origins, and what answers tell a browser."""
+"""Who may come in: tokens, hosts, origins, and what answers tell a browser."""
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import ExitStack
-from types import SimpleNamespace
 
 import httpx
 import pytest
 
 from cofuse.cli.serving import can_show
-from cofuse.web.events import Watchers
 from cofuse.web.limits import Config
-from cofuse.web.security import Door, is_loopback
+from cofuse.web.security import is_loopback, is_own_host
 from tests.command_line import run
 from tests.waiting import PATIENCE, until
 from tests.web_server import TOKEN, client_of
@@ -150,7 +149,7 @@ def test_nested_and_endless_json_is_refused(client):
 
 def test_no_more_watch_than_may(client):
     service = client.app.state.service
-    watchers, service.watchers = service.watchers, Watchers(most=3)
+    watchers, service.watchers = service.watchers, asyncio.Semaphore(3)
     lines = []
     with ExitStack() as stack:
         for _ in range(3):
@@ -160,7 +159,7 @@ def test_no_more_watch_than_may(client):
         refused = client.get("/api/events")
         assert is_error(refused, 429) and "watching" in refused.json()["error"]
         assert client.get("/api/jobs").status_code == 200
-    until(lambda: service.watchers._count == 0)
+    until(lambda: service.watchers._value == 3)
     service.watchers = watchers
 
 
@@ -181,12 +180,17 @@ def test_only_our_own_name_is_answered(client):
 
 
 def test_server_for_all_addresses_answers_numbers_and_no_foreign_names(tmp_path):
-    door = Door(SimpleNamespace(), Config(tmp_path, host="0.0.0.0", port=80))  # type: ignore[arg-type]
-    assert door._is_ours("192.168.1.5:80") and door._is_ours("192.168.1.5")
-    assert door._is_ours("[fe80::1]:80") and door._is_ours("localhost")
-    assert not door._is_ours("evil.example:80") and not door._is_ours("192.168.1.5:81")
-    named = Door(SimpleNamespace(), Config(tmp_path, host="::1", port=8765))  # type: ignore[arg-type]
-    assert named._is_ours("[::1]:8765") and not named._is_ours("127.0.0.1:8765")
+    for host, port, name, own in (
+        ("0.0.0.0", 80, "192.168.1.5:80", True),
+        ("0.0.0.0", 80, "192.168.1.5", True),
+        ("0.0.0.0", 80, "[fe80::1]:80", True),
+        ("0.0.0.0", 80, "localhost", True),
+        ("0.0.0.0", 80, "evil.example:80", False),
+        ("0.0.0.0", 80, "192.168.1.5:81", False),
+        ("::1", 8765, "[::1]:8765", True),
+        ("::1", 8765, "127.0.0.1:8765", False),
+    ):
+        assert is_own_host(name, Config(tmp_path, host=host, port=port)) is own, name
     assert is_loopback("127.0.0.1") and is_loopback("::1") and is_loopback("localhost")
     assert not is_loopback("0.0.0.0") and not is_loopback("example.org")
 

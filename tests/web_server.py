@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -141,35 +142,48 @@ def finished(client: Any, job: str) -> dict[str, Any]:
 
 
 class RealServer:
-    """``cofuse serve`` in a process of its own."""
+    """``cofuse serve`` in a process of its own, and a client of it with the token."""
 
     def __init__(self, *options: object) -> None:
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        # Not a pipe: one that is not read could fill up.
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-m", "cofuse", "serve", "--port", "0", "--no-open"]
             + [str(option) for option in options],
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._log,
             text=True,
-            env=environment,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )
         assert self.process.stdout is not None
-        self.address = self.process.stdout.readline().strip()
-        base, _, self.token = self.address.partition("?token=")
-        assert self.token, self.process.communicate(timeout=PATIENCE)
-        self.headers = {"authorization": f"Bearer {self.token}"}
-        self.client = httpx.Client(base_url=base, headers=self.headers, timeout=PATIENCE)
+        line = self.process.stdout.readline().strip()
+        self.address, _, self.token = line.partition("/?token=")
+        if not self.token:
+            self._wait()
+            raise AssertionError(self.said)
+        headers = {"authorization": f"Bearer {self.token}"}
+        self.client = httpx.Client(base_url=self.address, headers=headers, timeout=PATIENCE)
 
-    def close(self) -> None:
-        """Stop it as a user does, unless it has stopped already; keeps what it said."""
-        self.client.close()
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-        if self.process.stdout is not None and not self.process.stdout.closed:
-            self.said = self.process.communicate(timeout=PATIENCE)[1]
+    def _wait(self) -> None:
+        """Wait for its end, and keep what it wrote to standard error."""
+        self.process.communicate(timeout=PATIENCE)
+        with self._log as log:
+            log.seek(0)
+            self.said = log.read()
+
+    def get(self, path: str) -> Any:
+        """Ask for something; JSON or bytes."""
+        answer = self.client.get(path)
+        assert answer.status_code == 200, answer.text
+        is_json = answer.headers["content-type"] == "application/json"
+        return answer.json() if is_json else answer.content
 
     def __enter__(self) -> RealServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        """Stop it as a user does, unless it has stopped already."""
+        self.client.close()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        self._wait()

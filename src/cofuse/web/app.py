@@ -1,13 +1,15 @@
-"""The application: routes behind the door, errors in one line, the page's files."""
+"""The application: its routes, errors in one line, the page's files."""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
@@ -20,17 +22,23 @@ from cofuse.errors import CofuseError
 from cofuse.fusion.presets import PRESETS
 from cofuse.web import routes_jobs, routes_stacks, routes_viewer
 from cofuse.web.limits import Config
-from cofuse.web.page_files import PageFiles
-from cofuse.web.queue import Full
 from cofuse.web.schemas import Device, ErrorLine, Info, Limits, Preset
-from cofuse.web.security import Door
+from cofuse.web.security import AccessMiddleware
 from cofuse.web.service import Here, Service
-from cofuse.web.store import Busy, Missing
+from cofuse.web.store import Busy, Full, Missing, Store
 from cofuse.web.viewer import SUFFIXES
 
 __all__ = ["create_app"]
 
-_PAGE = Path(__file__).with_name("static")
+_KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+
+_CLEAN_UP_EVERY = 600.0
 
 _WORDS = {
     "auto": "the trained model: best picture",
@@ -61,12 +69,14 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 def create_app(config: Config) -> FastAPI:
     """Make the server; its folder is taken over at once, its processes start with it."""
-    service = Service.open(config)
+    service = Service(config)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(service.start)
+        cleaning = asyncio.create_task(_clean_up_often(service.store))
         yield
+        cleaning.cancel()
         await run_in_threadpool(service.close)
 
     app = FastAPI(
@@ -79,7 +89,7 @@ def create_app(config: Config) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.service = service
-    app.add_middleware(Door, config=config)
+    app.add_middleware(AccessMiddleware, config=config)
     known = HTTPBearer(auto_error=False, description="The token that `cofuse serve` printed.")
     api = APIRouter(prefix="/api", responses=_ERRORS, dependencies=[Depends(known)])
     api.add_api_route("/info", _info, methods=["GET"], response_model=Info)
@@ -91,11 +101,16 @@ def create_app(config: Config) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _not_understood)
     app.add_exception_handler(HTTPException, _plain_error)
     app.add_exception_handler(ClientDisconnect, _answer_with(400))
-    files = PageFiles(_PAGE)
-    app.add_api_route(
-        "/{path:path}", files.answer, methods=["GET", "HEAD"], include_in_schema=False
-    )
+    page = _page_route(Path(__file__).with_name("static"))
+    app.add_api_route("/{path:path}", page, methods=["GET", "HEAD"], include_in_schema=False)
     return app
+
+
+async def _clean_up_often(store: Store) -> None:
+    while True:
+        await asyncio.sleep(_CLEAN_UP_EVERY)
+        with suppress(OSError):
+            await run_in_threadpool(store.clean_up)
 
 
 async def _info(here: Here) -> Info:
@@ -117,6 +132,28 @@ async def _info(here: Here) -> Info:
         ),
         demo=config.demo,
     )
+
+
+def _page_route(folder: Path) -> Any:
+    """Answer with the page's files, read once and looked up by name: no path is ever made."""
+    files = {}
+    for path in folder.rglob("*"):
+        if path.is_file() and path.suffix in _KINDS:
+            content = path.read_bytes()
+            tag = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
+            files[path.relative_to(folder).as_posix()] = content, _KINDS[path.suffix], tag
+
+    async def answer(path: str, request: Request) -> Response:
+        file = files.get(path.removeprefix("static/") or "index.html")
+        if file is None:
+            raise Missing("there is nothing here")
+        content, kind, tag = file
+        headers = {"etag": tag, "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers, media_type=kind)
+
+    return answer
 
 
 def _error(status: int, line: str) -> JSONResponse:

@@ -9,43 +9,21 @@ from collections.abc import AsyncIterator, Callable
 from pydantic import TypeAdapter
 from starlette.responses import StreamingResponse
 
-from cofuse.web.queue import Full
 from cofuse.web.schemas import Job, JobRecord
+from cofuse.web.store import Full
 
-__all__ = ["Watchers", "job_events", "job_json"]
+__all__ = ["job_events"]
 
-#: Writes of a record what clients are to see of it, no more.
+#: Writes of a record only what clients are to see.
 _WIRE = TypeAdapter(Job)
+#: Seconds between two looks; this costs less than waking watchers from other threads.
 _LOOK_EVERY = 0.2
 _ALIVE_EVERY = 10.0
 
 
-def job_json(job: JobRecord) -> str:
-    """A job as clients see it, without what is only ours."""
-    return _WIRE.dump_json(job).decode()
-
-
-class Watchers:
-    """Counts those who watch; no more than ``most`` may at a time."""
-
-    def __init__(self, most: int = 100) -> None:
-        self._most, self._count = most, 0
-
-    def check(self) -> None:
-        """Refuse one more if there are so many."""
-        if self._count >= self._most:
-            raise Full(f"{self._count} are watching already; close some pages")
-
-    def __enter__(self) -> None:
-        self._count += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._count -= 1
-
-
 def job_events(
     jobs: Callable[[], list[JobRecord]],
-    watchers: Watchers,
+    watchers: asyncio.Semaphore,
     closing: Callable[[], bool],
     *,
     until_over: bool,
@@ -57,39 +35,34 @@ def job_events(
     jobs
         The jobs to watch.
     watchers
-        All who watch.
+        Has a place for each who may watch.
     closing
         Whether the server is about to stop.
     until_over
         Whether to end when all jobs are over.
     """
-    watchers.check()
-
-    # Looking at a number five times a second is less than waking watchers from other threads.
+    if watchers.locked():
+        raise Full("too many are watching already; close some pages")
 
     async def stream() -> AsyncIterator[str]:
-        with watchers:
-            async for text in changes():
-                yield text
-
-    async def changes() -> AsyncIterator[str]:
         seen: dict[str, tuple[int, str]] = {}
-        spoken = time.monotonic()
-        yield "retry: 1000\n\n"
-        while not closing():
-            here = jobs()
-            over = all(job.is_over for job in here)
-            for job in reversed(here):
-                now = job.version, job.state
-                if seen.get(job.id) != now:
-                    seen[job.id] = now
+        async with watchers:
+            spoken = time.monotonic()
+            yield "retry: 1000\n\n"
+            while not closing():
+                here = jobs()
+                over = all(job.is_over for job in here)
+                for job in reversed(here):
+                    state = job.version, job.state
+                    if seen.get(job.id) != state:
+                        seen[job.id] = state
+                        spoken = time.monotonic()
+                        yield f"event: job\ndata: {_WIRE.dump_json(job).decode()}\n\n"
+                if until_over and over:
+                    return
+                if time.monotonic() - spoken > _ALIVE_EVERY:
                     spoken = time.monotonic()
-                    yield f"event: job\ndata: {job_json(job)}\n\n"
-            if until_over and over:
-                return
-            if time.monotonic() - spoken > _ALIVE_EVERY:
-                spoken = time.monotonic()
-                yield ": still here\n\n"
-            await asyncio.sleep(_LOOK_EVERY)
+                    yield ": still here\n\n"
+                await asyncio.sleep(_LOOK_EVERY)
 
     return StreamingResponse(stream(), media_type="text/event-stream")

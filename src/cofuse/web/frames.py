@@ -1,9 +1,11 @@
-"""Frames that come in: looked at by their content, refused in one line or taken over."""
+"""Uploaded frames: checked by their content, then refused in one line or added to a stack."""
 
 from __future__ import annotations
 
 import math
+import re
 import threading
+import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,39 +19,50 @@ from cofuse.files.sources import natural_key
 from cofuse.files.tiff import has_more_pages
 from cofuse.images import Stack as Pictures
 from cofuse.images.memory import available_memory
-from cofuse.web.naming import clean_name
-from cofuse.web.previewing import small_jpeg
+from cofuse.web.pyramid import eight_bits, encoded
 from cofuse.web.schemas import FrameRecord, Refused, StackRecord
 from cofuse.web.store import Store, new_id
 
-__all__ = ["Arrived", "add_frames", "add_sample", "problem_of", "raw_suffix", "thumbnail_path"]
+__all__ = [
+    "Arrived",
+    "add_frames",
+    "add_sample",
+    "changed",
+    "clean_name",
+    "raw_suffix",
+    "thumbnail_path",
+]
 
-_SUFFIXES = {
-    "png": ".png",
-    "jpeg": ".jpg",
-    "tiff": ".tif",
-    "webp": ".webp",
-    "bmp": ".bmp",
-    "heif": ".heic",
-}
+_LONGEST_NAME = 120
 _THUMBNAIL = 320
-#: Pages of a TIFF for a frame: some hold small copies as well.
+#: Pages of a TIFF for each frame: some hold small copies as well.
 _PAGES_A_FRAME = 5
 
-#: Frames are decoded one or two at a time: they may be large.
+#: Two frames are decoded at a time at most: they may be large.
 _decoding = threading.Semaphore(2)
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """A file that came in: what its sender calls it, and where it lies for now."""
+    """An uploaded file: the client's name for it, and where it lies for now."""
 
     name: str
     path: Path
 
 
+def clean_name(given: str, fallback: str) -> str:
+    """Make a name safe to show and to list: no folders, no control characters, not too long."""
+    text = given.encode("utf-8", "replace").decode("utf-8")
+    text = re.split(r"[/\\]", unicodedata.normalize("NFC", text))[-1]
+    # Categories C: control, format (which may turn the direction of writing), unassigned.
+    text = "".join(c for c in text if unicodedata.category(c)[0] != "C").strip()
+    if len(text) > _LONGEST_NAME:  # the end of a name tells frames apart
+        text = text[: _LONGEST_NAME // 2] + "…" + text[-_LONGEST_NAME // 2 + 1 :]
+    return text if text.strip(". ") else fallback
+
+
 def raw_suffix(name: str) -> str:
-    """Ending that camera RAW is told by, if a name has one; of a fixed list, never more."""
+    """The ending of a camera RAW file, out of a fixed list; "" if the name has none."""
     return next((suffix for suffix in RAW_SUFFIXES if name.lower().endswith(suffix)), "")
 
 
@@ -61,7 +74,7 @@ def thumbnail_path(path: Path) -> Path:
 def add_frames(
     store: Store, stack: StackRecord, arrived: list[Arrived]
 ) -> tuple[list[FrameRecord], list[Refused]]:
-    """Look at files and add the good ones to a stack, in the natural order of their names."""
+    """Check files and add the good ones to a stack, in the natural order of their names."""
     added, refused = [], []
     for file in arrived:
         name = clean_name(file.name, "frame")
@@ -89,7 +102,7 @@ def add_frames(
     with store.lock:
         store.stack(stack.id)
         if added:
-            # A new list: one that is being sorted looks empty to those who read it meanwhile.
+            # A new list: one that is being sorted looks empty to other threads.
             stack.frames = sorted(stack.frames, key=lambda frame: natural_key(frame.name))
             changed(stack)
             store.save_stack(stack)
@@ -97,13 +110,13 @@ def add_frames(
 
 
 def changed(stack: StackRecord) -> None:
-    """Find out anew what depends on the frames."""
+    """Renew what a stack's record says of its frames."""
     stack.sigma = None
-    stack.problem = problem_of(stack)
+    stack.problem = _problem_of(stack)
 
 
 def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
-    """Read the header, hold it against the limits, then decode; leaves a thumbnail."""
+    """Check the header against the limits, decode, and write a thumbnail."""
     kind = format_of(path)
     if kind == "tiff" and has_more_pages(path, _PAGES_A_FRAME * store.config.max_frames):
         raise CofuseError(f"{name} holds far more pages than a stack may have frames")
@@ -121,9 +134,7 @@ def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
     if 3 * math.prod(first.shape) * first.dtype.itemsize > available_memory():
         raise CofuseError(f"{name} does not fit into memory; make it smaller")
     pixels = Pictures.from_arrays([first.decode()], white=_white(pictures, path), names=[name])
-    step = max(1, max(first.shape) // (4 * _THUMBNAIL))  # of large frames not every pixel counts
-    levels = pixels.to_levels(pixels[0][::step, ::step])
-    thumbnail_path(path).write_bytes(small_jpeg(levels, _THUMBNAIL))
+    thumbnail_path(path).write_bytes(_thumbnail(pixels))
     return FrameRecord(
         id=new_id(),
         name=name,
@@ -134,12 +145,25 @@ def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
         colour=len(first.shape) == 3,
         bytes=path.stat().st_size,
         pages=len(pictures),
-        suffix=_SUFFIXES.get(kind) or path.suffix,
+        suffix=path.suffix if kind == "raw" else f".{kind}",
     )
 
 
+def _thumbnail(stack: Pictures) -> bytes:
+    """The first frame as a JPEG of at most `_THUMBNAIL` pixels a side."""
+    import cv2
+
+    longest = max(stack.shape[:2])
+    step = max(1, longest // (4 * _THUMBNAIL))  # of large frames not every pixel counts
+    levels = stack.to_levels(stack[0][::step, ::step])
+    scale = min(1.0, _THUMBNAIL / max(levels.shape[:2]))
+    width, height = (max(1, round(scale * side)) for side in levels.shape[1::-1])
+    small = cv2.resize(levels, (width, height), interpolation=cv2.INTER_AREA)
+    return encoded(eight_bits(small, 255.0))
+
+
 def _white(pictures: list[Picture], path: Path) -> float | None:
-    """Value of white that a file tells."""
+    """The value of white that a file states."""
     if pictures[0].dtype.kind == "f":
         return None
     try:
@@ -148,21 +172,16 @@ def _white(pictures: list[Picture], path: Path) -> float | None:
         return None
 
 
-def problem_of(stack: StackRecord) -> str | None:
+def _problem_of(stack: StackRecord) -> str | None:
     """Say in one line why the frames cannot be fused as they are, if they cannot."""
-    kinds = Counter((f.width, f.height, f.depth, f.colour) for f in stack.frames)
+    kinds = Counter(frame.kind for frame in stack.frames)
     if len(kinds) <= 1:
         return None
     usual = kinds.most_common(1)[0][0]
-    odd = next(f for f in stack.frames if (f.width, f.height, f.depth, f.colour) != usual)
-    sizes = {kind[:2] for kind in kinds}
+    odd = next(frame for frame in stack.frames if frame.kind != usual)
+    sizes = {(frame.width, frame.height) for frame in stack.frames}
     what = "sizes differ" if len(sizes) > 1 else "depths or colours differ"
-
-    def words(kind: tuple[int, int, int, bool]) -> str:
-        return f"{kind[0]}x{kind[1]} {'RGB' if kind[3] else 'grey'} {kind[2]} bits"
-
-    mine = words((odd.width, odd.height, odd.depth, odd.colour))
-    return f"{what}: {odd.name} is {mine}, most frames are {words(usual)}"
+    return f"{what}: {odd.name} is {odd.kind}, most frames are {usual}"
 
 
 def add_sample(store: Store) -> StackRecord:

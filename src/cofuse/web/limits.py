@@ -1,4 +1,4 @@
-"""What a server is told when it starts: where it listens and how much it may be asked."""
+"""Settings of a server: where it listens, and its limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Config:
     host, port
         The address it is bound to, which requests must name.
     token
-        What opens the door.
+        The secret that every request must carry.
     max_upload
         Most bytes that the frames of one stack may have as files.
     max_frames
@@ -32,9 +32,9 @@ class Config:
     max_stacks
         Most stacks that are kept at a time.
     keep_days, keep_size
-        What was not used for so many days goes, and what is oldest while all takes more bytes.
+        Days after which what was not used is deleted, and most bytes of all; the oldest goes first.
     keep_frames
-        Aligned frames of a job that take more bytes in all are not kept, but made when looked at.
+        Most bytes of a job's aligned frames on disk; beyond, they are made when looked at.
     demo
         Whether there is a sample stack from the start.
     stop_seconds

@@ -13,46 +13,27 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.depth.colours import colour_table
-from cofuse.errors import CofuseError
+from cofuse.images import Pixels
+from cofuse.web.store import Missing
 
-__all__ = [
-    "OVERLAP",
-    "TILE",
-    "Pyramid",
-    "Sliceable",
-    "confidence_pyramid",
-    "depth_pyramid",
-    "source_pyramid",
-]
+__all__ = ["OVERLAP", "TILE", "Pyramid", "block_means", "eight_bits", "encoded", "map_pyramid"]
 
 #: Side of a tile, and by how much it reaches into each of its neighbours.
 TILE, OVERLAP = 256, 1
-#: Quality of JPEG tiles; their colours are not made coarser (4:4:4).
+#: Quality of JPEG; its colours are not made coarser (4:4:4).
 _QUALITY = 88
-#: Rows that are made smaller at a time: so many that they end as one row of a level.
+#: Levels that are made of one band of rows: 64 rows end as one row of the last of them.
 _BAND_LEVELS = 6
 
 Shown = NDArray[np.uint8]
 Floats = NDArray[np.float32]
-
-
-class Sliceable(Protocol):
-    """Pixels of which rows and columns can be had; arrays are, and mapped files."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Rows, columns, and channels where there are any."""
-        ...
-
-    def __getitem__(self, part: tuple[slice, slice], /) -> NDArray[Any]: ...
 
 
 class Pyramid:
@@ -61,12 +42,12 @@ class Pyramid:
     Parameters
     ----------
     pixels
-        The picture, shape (H, W) or (H, W, 3), of any integer or float type.
+        The picture, shape (H, W) or (H, W, 3), of any type; may be a mapped file.
+    folder
+        Where the smaller levels of this picture are kept, as ``.npy``; found there, they are not
+        made again.
     white
         Value shown as white, or as the last of ``colours``; 0 is black, or the first.
-    folder
-        Where the smaller levels are kept, as ``.npy``; found there, they are not made again, so a
-        folder is for one picture only. Without it they are kept in memory.
     colours
         Colours to show values by, shape (N, 3); only for pixels of shape (H, W).
     lossless
@@ -75,24 +56,17 @@ class Pyramid:
 
     def __init__(
         self,
-        pixels: Sliceable,
+        pixels: Pixels,
+        folder: Path,
         *,
         white: float,
-        folder: Path | None = None,
         colours: Shown | None = None,
         lossless: bool = False,
     ) -> None:
-        shape = pixels.shape
-        if len(shape) not in (2, 3) or 0 in shape or (len(shape) == 3 and shape[2] != 3):
-            raise CofuseError(f"a picture of shape {shape} cannot be shown in tiles")
-        if colours is not None and len(shape) == 3:
-            raise CofuseError("a picture in colour cannot be shown in other colours")
-        if not (np.isfinite(white) and white > 0):
-            raise CofuseError(f"white is {white}; expected a positive number")
-        self.height, self.width = shape[:2]
-        self.white, self.lossless = float(white), lossless
-        self._pixels, self._colours, self._folder = pixels, colours, folder
-        self._channels = (3,) if len(shape) == 3 or colours is not None else ()
+        self.height, self.width = int(pixels.shape[0]), int(pixels.shape[1])
+        self.lossless = lossless
+        self._pixels, self._folder, self._white, self._colours = pixels, folder, white, colours
+        self._channels = pixels.shape[2:] if colours is None else (3,)
         self._smaller: list[Shown] = []
         self._making = threading.Lock()
 
@@ -101,111 +75,72 @@ class Pyramid:
         """Number of the level of full size."""
         return (max(self.width, self.height) - 1).bit_length()
 
-    @property
-    def media_type(self) -> str:
-        """What tiles are, in the words of the web."""
-        return "image/png" if self.lossless else "image/jpeg"
-
-    def info(self) -> dict[str, int | str]:
-        """Tell what a viewer needs; the level of full size is ``levels − 1``."""
-        return {
-            "width": self.width,
-            "height": self.height,
-            "tile": TILE,
-            "overlap": OVERLAP,
-            "levels": self.top + 1,
-            "format": "png" if self.lossless else "jpeg",
-        }
-
     def size(self, level: int) -> tuple[int, int]:
         """Width and height of a level."""
-        if not 0 <= level <= self.top:
-            raise CofuseError(f"there is no level {level}; expected 0 to {self.top}")
         step = 1 << (self.top - level)
         return -(-self.width // step), -(-self.height // step)
 
     def tile(self, level: int, column: int, row: int) -> bytes:
         """Encode one tile."""
-        return _encoded(self.tile_pixels(level, column, row), lossless=self.lossless)
+        return encoded(self.tile_pixels(level, column, row), lossless=self.lossless)
 
     def tile_pixels(self, level: int, column: int, row: int) -> Shown:
         """Cut one tile as it is shown, 8-bit grey or RGB."""
+        if not (0 <= level <= self.top and column >= 0 and row >= 0):
+            raise Missing("there is no such tile")
         width, height = self.size(level)
-        columns, rows = -(-width // TILE), -(-height // TILE)
-        if not (0 <= column < columns and 0 <= row < rows):
-            raise CofuseError(
-                f"there is no tile {column}_{row} at level {level}, which has {columns}x{rows}"
-            )
-        part = _reach(row, height), _reach(column, width)
+        if column * TILE >= width or row * TILE >= height:
+            raise Missing("there is no such tile")
+        part = _span(row, height), _span(column, width)
         if level == self.top:
             return self._shown(self._pixels[part])
         return np.ascontiguousarray(self._levels()[self.top - 1 - level][part])
 
-    def prepare(self) -> None:
-        """Make the smaller levels now; otherwise the first tile that needs them does."""
-        if self.top:
-            self._levels()
-
     def _shown(self, part: NDArray[Any]) -> Shown:
         """Turn values into 8 bits a channel; brightness is not bent."""
-        steps = 255 if self._colours is None else len(self._colours) - 1
-        if self._colours is None and part.dtype == np.uint8 and self.white == 255.0:
-            return np.array(part)
-        values = part * np.float32(steps / self.white)
-        numbers = np.rint(np.clip(values, 0, steps, out=values))
         if self._colours is None:
-            return numbers.astype(np.uint8)
+            return eight_bits(part, self._white)
+        last = len(self._colours) - 1
+        numbers = np.rint(np.clip(part * np.float32(last / self._white), 0, last))
         return np.take(self._colours, numbers.astype(np.intp), axis=0)
 
     def _levels(self) -> list[Shown]:
         """All smaller levels, the largest first, made when they are first asked for."""
-        if not self._smaller:
-            with self._making:
-                if not self._smaller:
-                    self._smaller = self._found() or self._made()
+        with self._making:
+            if not self._smaller:
+                self._smaller = self._found() or self._made()
         return self._smaller
 
-    def _shape(self, level: int) -> tuple[int, ...]:
-        """Shape of the pixels of a level."""
-        return (*self.size(level)[::-1], *self._channels)
-
-    def _file(self, level: int) -> Path:
-        """File that holds a level."""
-        assert self._folder is not None
-        return self._folder / f"level-{level:02d}.npy"
+    def _files(self, folder: Path) -> dict[Path, tuple[int, ...]]:
+        """The file of every smaller level, the largest first, and the shape of its pixels."""
+        return {
+            folder / f"level-{level:02d}.npy": (*self.size(level)[::-1], *self._channels)
+            for level in reversed(range(self.top))
+        }
 
     def _found(self) -> list[Shown]:
         """Levels that lie in the folder, mapped; none unless they are all there."""
-        if self._folder is None:
-            return []
         levels = []
-        for level in reversed(range(self.top)):
+        for file, shape in self._files(self._folder).items():
             try:
-                pixels = np.load(self._file(level), mmap_mode="r")
+                pixels = np.load(file, mmap_mode="r")
             except (OSError, ValueError):  # missing, or not whole
                 return []
-            if pixels.shape != self._shape(level) or pixels.dtype != np.uint8:
+            if pixels.shape != shape or pixels.dtype != np.uint8:
                 return []
             levels.append(pixels)
         return levels
 
     def _made(self) -> list[Shown]:
         """Make all smaller levels in one pass over the picture."""
-        numbers = list(reversed(range(self.top)))
-        if self._folder is None:
-            levels = [np.empty(self._shape(level), np.uint8) for level in numbers]
-            self._fill(levels)
-            return levels
         self._folder.mkdir(parents=True, exist_ok=True)
         # Whole or not at all: levels are filled in a folder beside, and then take their names.
         with tempfile.TemporaryDirectory(prefix=".new-", dir=self._folder) as new:
-            files = [Path(new) / self._file(level).name for level in numbers]
+            files = self._files(Path(new))
             self._fill(
                 [
-                    np.lib.format.open_memmap(
-                        file, mode="w+", dtype=np.uint8, shape=self._shape(level)
-                    )
-                    for file, level in zip(files, numbers, strict=True)
+                    np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=shape)
+                    for file, shape in files.items()
                 ]
             )
             for file in files:
@@ -217,61 +152,52 @@ class Pyramid:
         near, far = levels[:_BAND_LEVELS], levels[_BAND_LEVELS:]
         smallest = np.empty(near[-1].shape, np.float32)
         step = 1 << len(near)
-        for number, band in enumerate(self._bands(step)):
-            small = band.astype(np.float32)
+        for number, top in enumerate(range(0, self.height, step)):
+            small = self._shown(self._pixels[top : top + step, :]).astype(np.float32)
             for depth, level in enumerate(near, start=1):
-                small = _halved(small)
+                small = block_means(small, 2)
                 start = number * (step >> depth)
                 level[start : start + len(small)] = np.rint(small)
             smallest[number : number + 1] = small
         for level in far:
-            smallest = _halved(smallest)
+            smallest = block_means(smallest, 2)
             level[:] = np.rint(smallest)
 
-    def _bands(self, step: int) -> Iterator[Shown]:
-        """Rows of the picture as they are shown, ``step`` at a time."""
-        for start in range(0, self.height, step):
-            yield self._shown(self._pixels[start : start + step, :])
+
+def map_pyramid(name: str, pixels: Pixels, frames: int, folder: Path) -> Pyramid:
+    """Show the source map or the depth in colours, the first frame dark, confidence in grey."""
+    white, colours = 1.0, None
+    if name == "source":
+        colours = colour_table(max(frames, 2))
+        white = len(colours) - 1.0
+    elif name == "depth":
+        colours, white = colour_table(), max(frames - 1.0, 1.0)
+    return Pyramid(pixels, folder, white=white, colours=colours, lossless=True)
 
 
-def source_pyramid(index: Sliceable, frames: int, *, folder: Path | None = None) -> Pyramid:
-    """Show which frame every pixel came from, in the colours of depth, the first frame dark."""
-    colours = colour_table(max(frames, 2))
-    white = float(len(colours) - 1)
-    return Pyramid(index, white=white, folder=folder, colours=colours, lossless=True)
-
-
-def depth_pyramid(position: Sliceable, white: float, *, folder: Path | None = None) -> Pyramid:
-    """Show depth in colours; ``white`` is the last frame's value (K − 1, or 65535 of 16 bits)."""
-    return Pyramid(position, white=white, folder=folder, colours=colour_table(), lossless=True)
-
-
-def confidence_pyramid(
-    confidence: Sliceable, *, white: float = 1.0, folder: Path | None = None
-) -> Pyramid:
-    """Show confidence in grey, white where the choice was sure."""
-    return Pyramid(confidence, white=white, folder=folder, lossless=True)
-
-
-def _reach(number: int, size: int) -> slice:
+def _span(number: int, size: int) -> slice:
     """Pixels of the tile with this number along a side, with its overlap."""
     return slice(max(number * TILE - OVERLAP, 0), min((number + 1) * TILE + OVERLAP, size))
 
 
-def _halved(picture: Floats) -> Floats:
-    """Means of 2 × 2 pixels; at an odd end, of those that are there."""
+def eight_bits(values: NDArray[Any], white: float) -> Shown:
+    """Scale values from 0 to ``white`` to 8 bits; those beyond are clipped."""
+    if values.dtype == np.uint8 and white == 255:
+        return np.array(values)
+    return np.rint(np.clip(values * np.float32(255 / white), 0, 255)).astype(np.uint8)
+
+
+def block_means(picture: Floats, step: int) -> Floats:
+    """Means of blocks of ``step`` pixels a side; at the ends the last pixels are repeated."""
     import cv2
 
-    rows, columns = picture.shape[:2]
-    if rows % 2 or columns % 2:
-        picture = cv2.copyMakeBorder(  # type: ignore[assignment]
-            picture, 0, rows % 2, 0, columns % 2, cv2.BORDER_REPLICATE
-        )
-    size = -(-columns // 2), -(-rows // 2)
-    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.float32)
+    rows, columns = (-(-side // step) for side in picture.shape[:2])
+    below, right = rows * step - picture.shape[0], columns * step - picture.shape[1]
+    whole = cv2.copyMakeBorder(picture, 0, below, 0, right, cv2.BORDER_REPLICATE)
+    return np.asarray(cv2.resize(whole, (columns, rows), interpolation=cv2.INTER_AREA), np.float32)
 
 
-def _encoded(pixels: Shown, *, lossless: bool) -> bytes:
+def encoded(pixels: Shown, *, lossless: bool = False) -> bytes:
     """Write a small picture as PNG or JPEG."""
     import cv2
 

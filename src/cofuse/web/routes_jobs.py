@@ -8,11 +8,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import ValidationError
 
 from cofuse.errors import CofuseError
-from cofuse.web.commands import command_line
 from cofuse.web.events import job_events
-from cofuse.web.queue import names
-from cofuse.web.schemas import Command, Job, JobRecord, NewJob, Options
-from cofuse.web.service import Here
+from cofuse.web.options import Options, command_line
+from cofuse.web.schemas import Command, Job, JobRecord, NewJob
+from cofuse.web.service import AnyJob, Here
 from cofuse.web.store import Missing
 
 __all__ = ["router"]
@@ -26,7 +25,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 
 @router.post("/jobs", response_model=Job, status_code=202)
 def new_job(new: NewJob, here: Here) -> JobRecord:
-    """Start a job, or let it wait for those before it."""
+    """Start a job, or put it at the end of the queue."""
     return here.queue.submit(here.store.stack(new.stack), new.options)
 
 
@@ -47,7 +46,7 @@ async def command(
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise CofuseError(f"options {place}: {first['msg']}") from error
-    return Command(command=command_line(names(here.store.stack(stack)), chosen))
+    return Command(command=command_line(here.store.stack(stack).names, chosen))
 
 
 @router.get("/events", response_class=Response, responses=_STREAM)
@@ -57,24 +56,22 @@ async def all_events(here: Here) -> Response:
 
 
 @router.get("/jobs/{job}", response_model=Job)
-async def one_job(job: str, here: Here) -> JobRecord:
+async def one_job(job: AnyJob) -> JobRecord:
     """One job."""
-    return here.store.job(job)
+    return job
 
 
 @router.get("/jobs/{job}/events", response_class=Response, responses=_STREAM)
-async def events(job: str, here: Here) -> Response:
+async def events(job: AnyJob, here: Here) -> Response:
     """Follow one job to its end."""
-    record = here.store.job(job)
-    return job_events(lambda: [record], here.watchers, here.closing, until_over=True)
+    return job_events(lambda: [job], here.watchers, here.closing, until_over=True)
 
 
 @router.post("/jobs/{job}/cancel", response_model=Job)
-def cancel(job: str, here: Here) -> JobRecord:
+def cancel(job: AnyJob, here: Here) -> JobRecord:
     """Stop a job; one that is over stays as it is."""
-    record = here.store.job(job)
-    here.queue.cancel(record)
-    return record
+    here.queue.cancel(job)
+    return job
 
 
 @router.delete("/jobs/{job}", status_code=204)
@@ -88,11 +85,10 @@ def delete_job(job: str, here: Here) -> None:
     response_class=Response,
     responses={200: {"content": {"image/jpeg": {}}}},
 )
-def preview(job: str, here: Here) -> Response:
+def preview(job: AnyJob, here: Here) -> Response:
     """Show what is fused so far, the rest dim."""
-    record = here.store.job(job)
     try:
-        data = (here.store.job_folder(record.id) / "preview.jpg").read_bytes()
+        data = (here.store.job_folder(job.id) / "preview.jpg").read_bytes()
     except OSError as error:
         raise Missing("there is no preview yet") from error
     return Response(data, media_type="image/jpeg")

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from cofuse.errors import CofuseError
-from cofuse.web.frames import add_frames, add_sample, changed, thumbnail_path
-from cofuse.web.naming import clean_name
+from cofuse.web.frames import add_frames, add_sample, changed, clean_name, thumbnail_path
 from cofuse.web.schemas import (
     FrameRecord,
     NewStack,
@@ -19,33 +18,17 @@ from cofuse.web.schemas import (
     StackRecord,
     Uploaded,
 )
-from cofuse.web.service import Here, Service
+from cofuse.web.service import AnyStack, Here
 from cofuse.web.store import Busy, Missing
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["stacks"])
 
-#: Multipart is read by our own hands as it streams, so its description is ours as well.
-_UPLOAD = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["file"],
-                    "properties": {
-                        "file": {
-                            "type": "array",
-                            "items": {"type": "string", "format": "binary"},
-                        }
-                    },
-                }
-            }
-        },
-    }
-}
+#: Multipart is read as it streams, past FastAPI, so its description is written here.
+_FILES = {"type": "array", "items": {"type": "string", "format": "binary"}}
+_FORM = {"type": "object", "required": ["file"], "properties": {"file": _FILES}}
+_BODY = {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}
 
 
 @router.get("/stacks", response_model=list[Stack])
@@ -70,9 +53,9 @@ def new_sample(here: Here) -> StackRecord:
 
 
 @router.get("/stacks/{stack}", response_model=Stack)
-async def one_stack(stack: str, here: Here) -> StackRecord:
+async def one_stack(stack: AnyStack) -> StackRecord:
     """One stack."""
-    return here.store.stack(stack)
+    return stack
 
 
 @router.patch("/stacks/{stack}", response_model=Stack)
@@ -98,18 +81,19 @@ def delete_stack(stack: str, here: Here) -> None:
     here.store.delete_stack(stack)
 
 
-@router.post("/stacks/{stack}/frames", response_model=Uploaded, openapi_extra=_UPLOAD)
-async def upload(stack: str, request: Request, here: Here) -> dict[str, Any]:
+@router.post(
+    "/stacks/{stack}/frames", response_model=Uploaded, openapi_extra={"requestBody": _BODY}
+)
+async def upload(stack: AnyStack, request: Request, here: Here) -> dict[str, Any]:
     """Upload frames, each in a field ``file``; what is no picture is named and refused."""
-    record = here.store.stack(stack)
     arrived = await here.uploads.receive(
-        record,
+        stack,
         request.headers.get("content-type", ""),
         request.headers.get("content-length"),
         request.stream(),
     )
-    added, refused = await run_in_threadpool(add_frames, here.store, record, arrived)
-    return {"added": added, "refused": refused, "stack": record}
+    added, refused = await run_in_threadpool(add_frames, here.store, stack, arrived)
+    return {"added": added, "refused": refused, "stack": stack}
 
 
 @router.delete("/stacks/{stack}/frames/{frame}", response_model=Stack)
@@ -119,8 +103,7 @@ def delete_frame(stack: str, frame: str, here: Here) -> StackRecord:
     with store.lock:
         record = store.stack(stack)
         found = _frame(record, frame)
-        if any(job.stack == stack and not job.is_over for job in store.jobs()):
-            raise Busy("a job is using this stack; cancel it first")
+        store.check_unused(stack)
         record.frames.remove(found)
         changed(record)
         store.save_stack(record)
@@ -135,10 +118,9 @@ def delete_frame(stack: str, frame: str, here: Here) -> StackRecord:
     response_class=Response,
     responses={200: {"content": {"image/jpeg": {}}}},
 )
-def thumbnail(stack: str, frame: str, here: Here) -> Response:
+def thumbnail(stack: AnyStack, frame: str, here: Here) -> Response:
     """Show a frame, small."""
-    record = here.store.stack(stack)
-    path = thumbnail_path(here.store.frame_path(stack, _frame(record, frame)))
+    path = thumbnail_path(here.store.frame_path(stack.id, _frame(stack, frame)))
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -148,28 +130,22 @@ def thumbnail(stack: str, frame: str, here: Here) -> Response:
 
 
 @router.get("/stacks/{stack}/noise", response_model=None, responses={202: {"model": Pending}})
-def noise(stack: str, here: Here, response: Response) -> dict[str, Any]:
+def noise(stack: AnyStack, here: Here, response: Response) -> dict[str, Any]:
     """Estimate a stack's noise: its level in 8-bit grey levels, and what is remarkable about it."""
-    record = here.store.stack(stack)
-    if not record.frames or record.problem:
-        raise Busy(record.problem or "the stack has no frames; upload some first")
-    if record.sigma is None:
-        found = _estimated(here, record)
+    if not stack.frames or stack.problem:
+        raise Busy(stack.problem or "the stack has no frames; upload some first")
+    if stack.sigma is None:
+        with here.store.lock:
+            paths = [str(here.store.frame_path(stack.id, frame)) for frame in stack.frames]
+        key = f"noise {stack.id} {hash(tuple(sorted(paths)))}"  # in whatever order they are
+        found = here.questions.ask(key, "noise", {"frames": paths})
         if found is None:
             response.status_code = 202
             return {"pending": True}
         with here.store.lock:
-            record.sigma, record.character = float(found["sigma"]), found["character"]
-            here.store.save_stack(record)
-    return {"sigma": record.sigma, "character": record.character}
-
-
-def _estimated(here: Service, record: StackRecord) -> dict[str, Any] | None:
-    """The noise, as soon as it is known; the order of the frames is no matter."""
-    with here.store.lock:
-        paths = [str(here.store.frame_path(record.id, frame)) for frame in record.frames]
-    key = f"noise {record.id} {hash(tuple(sorted(paths)))}"
-    return here.questions.ask(key, "noise", lambda: {"frames": paths})
+            stack.sigma, stack.character = float(found["sigma"]), found["character"]
+            here.store.save_stack(stack)
+    return {"sigma": stack.sigma, "character": stack.character}
 
 
 def _frame(record: StackRecord, identifier: str) -> FrameRecord:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import base64
 import html
 import json
-from dataclasses import asdict
+import re
+import unicodedata
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import FileResponse, JSONResponse
 
 from cofuse.fusion.presets import FastSettings
-from cofuse.web.naming import file_name
-from cofuse.web.pixel_facts import operator_pictures
+from cofuse.web.facts import filter_pictures, relief_grid
+from cofuse.web.facts import histogram as count
 from cofuse.web.schemas import AnyJSON, Job, JobRecord, Pending, PictureInfo, Strokes
-from cofuse.web.service import Here
+from cofuse.web.service import DoneJob, Here
 from cofuse.web.store import Missing
-from cofuse.web.surfaces import histogram as count
-from cofuse.web.surfaces import relief_grid
 from cofuse.web.viewer import SUFFIXES, result_of
 
-__all__ = ["router"]
+__all__ = ["file_name", "router"]
 
 router = APIRouter(tags=["results"])
 
@@ -33,16 +32,16 @@ _BYTES: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/jobs/{job}/pictures", response_model=list[PictureInfo])
-def pictures(job: str, here: Here) -> list[PictureInfo]:
+def pictures(job: DoneJob, here: Here) -> list[PictureInfo]:
     """What there is to look at."""
-    return here.viewer.pictures(here.store.job(job))
+    return here.viewer.pictures(job)
 
 
 @router.get(
     "/jobs/{job}/pictures/{name}/tiles/{level}/{place}", response_class=Response, responses=_BYTES
 )
 def tile(
-    job: str,
+    job: DoneJob,
     name: str,
     level: Annotated[int, Path(ge=0, le=40)],
     place: Annotated[str, Path(pattern=r"^[0-9]{1,6}_[0-9]{1,6}(\.[a-z]{3,4})?$")],
@@ -51,25 +50,22 @@ def tile(
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """One tile, numbered COLUMN_ROW as Deep Zoom does; the result's with its version ``v``."""
-    record = here.store.job(job)
     column, row = (int(number) for number in place.partition(".")[0].split("_"))
-    version = record.retouched if name == "result" else 0
-    pyramid = here.viewer.pyramid(record, name)
-    tag = f'"{record.id}-{version}-{level}-{column}-{row}"'
+    version = job.retouched if name == "result" else 0
+    pyramid = here.viewer.pyramid(job, name)
+    tag = f'"{job.id}-{version}-{level}-{column}-{row}"'
     # The result changes when it is retouched: only an address that names its version is for ever.
     cached = name != "result" or v == version
     headers = {"etag": tag, "cache-control": _FOREVER if cached else "private, no-cache"}
     if if_none_match == tag:
         return Response(status_code=304, headers=headers)
-    columns, rows = (-(-side // 256) for side in pyramid.size(min(level, pyramid.top)))
-    if level > pyramid.top or column >= columns or row >= rows:
-        raise Missing("there is no such tile")
-    return Response(pyramid.tile(level, column, row), 200, headers, pyramid.media_type)
+    kind = "image/png" if pyramid.lossless else "image/jpeg"
+    return Response(pyramid.tile(level, column, row), 200, headers, kind)
 
 
 @router.get("/jobs/{job}/pixel")
 def pixel(
-    job: str,
+    job: DoneJob,
     x: Annotated[int, Query(ge=0, lt=10**6)],
     y: Annotated[int, Query(ge=0, lt=10**6)],
     here: Here,
@@ -79,111 +75,106 @@ def pixel(
     Activity and filters are the preset ``fast``'s measure of sharpness; ``activity_decided`` says
     whether the frames were chosen by it. The other presets choose by measures of their own.
     """
-    record = here.store.job(job)
-    found = asdict(here.viewer.pixel(record, x, y))
+    found = here.viewer.pixel(job, x, y)
     frame = found["frame"]
     return {
         **found,
-        "frame_name": None if frame is None else result_of(record).names[frame],
-        "activity_decided": record.options.preset == "fast",
+        "frame_name": None if frame is None else result_of(job).names[frame],
+        "activity_decided": job.options.preset == "fast",
     }
 
 
 @router.get("/jobs/{job}/histogram")
-def histogram(job: str, here: Here) -> AnyJSON:
+def histogram(job: DoneJob, here: Here) -> AnyJSON:
     """Count the values of the result in 256 steps."""
-    record = here.store.job(job)
-    result_of(record)
-    return {"bins": 256, "channels": count(here.viewer.current(record), white=record.white)}
+    return {"bins": 256, "channels": count(here.viewer.current(job), white=job.white)}
 
 
 @router.get("/jobs/{job}/relief", response_model=AnyJSON)
-def relief(job: str, here: Here) -> Response:
+def relief(job: DoneJob, here: Here) -> Response:
     """The depth as a small grid of heights, with the colours of the result."""
-    record = here.store.job(job)
-    last = float(max(result_of(record).frames - 1, 1))
-    depth, picture = here.viewer.array(record, "depth"), here.viewer.current(record)
-    grid = relief_grid(depth, picture, white=record.white, last=last)
-    rows, columns = grid.heights.shape
+    last = float(max(result_of(job).frames - 1, 1))
+    depth, picture = here.viewer.array(job, "depth"), here.viewer.current(job)
+    heights, colours = relief_grid(depth, picture, white=job.white, last=last)
+    rows, columns = heights.shape
     facts = {
         "columns": columns,
         "rows": rows,
-        "heights": grid.heights.astype(float).round(4).ravel().tolist(),
-        "colours": base64.b64encode(grid.colours.tobytes()).decode(),
+        "heights": heights.astype(float).round(4).ravel().tolist(),
+        "colours": base64.b64encode(colours.tobytes()).decode(),
     }
     return JSONResponse(facts)  # written here, in a thread: it is long
 
 
 @router.get("/jobs/{job}/metrics", response_model=None, responses={202: {"model": Pending}})
-def metrics(job: str, here: Here, response: Response) -> AnyJSON:
-    """Score the result against the frames: values by name, and the part that was looked at."""
-    record = here.store.job(job)
-    result, folder = result_of(record), here.store.job_folder(record.id)
-    if record.metrics is None:
+def metrics(job: DoneJob, here: Here, response: Response) -> AnyJSON:
+    """Score the result against the frames: values by name, and the part that was measured."""
+    result, folder = result_of(job), here.store.job_folder(job.id)
+    if job.metrics is None:
         if not all((folder / "frames" / f"{k:04d}.npy").exists() for k in range(result.frames)):
             raise Missing("the frames are too large to be kept; measure with cofuse evaluate")
-        arguments = {"folder": str(folder), "white": record.white, "count": result.frames}
-        found = here.questions.ask(f"metrics {record.id}", "metrics", lambda: arguments)
+        arguments = {"folder": str(folder), "white": job.white, "count": result.frames}
+        found = here.questions.ask(f"metrics {job.id}", "metrics", arguments)
         if found is None:
             response.status_code = 202
             return {"pending": True}
         with here.store.lock:
-            record.metrics = found
-            here.store.save_job(record)
-    return record.metrics
+            job.metrics = found
+            here.store.save_job(job)
+    return job.metrics
 
 
 @router.get("/jobs/{job}/strokes", response_model=Strokes)
-def strokes(job: str, here: Here) -> Strokes:
+def strokes(job: DoneJob, here: Here) -> Strokes:
     """The strokes the result was retouched with."""
-    record = here.store.job(job)
-    result_of(record)
-    return here.viewer.strokes(record)
+    return here.viewer.strokes(job)
 
 
 @router.put("/jobs/{job}/strokes", response_model=Job)
-def retouch(job: str, new: Strokes, here: Here) -> JobRecord:
+def retouch(job: DoneJob, new: Strokes, here: Here) -> JobRecord:
     """Retouch the result with these strokes, all of them each time; answers when it is done."""
-    record = here.store.job(job)
-    result_of(record)
-    here.viewer.retouch(record, new)
-    return record
+    here.viewer.retouch(job, new)
+    return job
 
 
 @router.get("/jobs/{job}/download", response_class=Response, responses=_BYTES)
 def download(
-    job: str,
+    job: DoneJob,
     here: Here,
     format: Literal["tiff", "png", "jpeg"] = "tiff",
     depth: Annotated[Literal["8", "16"] | None, Query()] = None,
 ) -> Response:
     """The result as a file; without ``depth`` as deep as the frames, if the format holds that."""
-    record = here.store.job(job)
-    path = here.viewer.download(record, format, None if depth is None else int(depth))
-    name = file_name(f"{record.name}-fused", SUFFIXES[format])
+    path = here.viewer.download(job, format, None if depth is None else int(depth))
+    name = file_name(f"{job.name}-fused", SUFFIXES[format])
     return FileResponse(path, media_type=_MEDIA[format], filename=name)
 
 
 @router.get("/jobs/{job}/report", response_model=None)
-def report(job: str, here: Here, format: Literal["json", "html"] = "json") -> Response:
+def report(job: DoneJob, here: Here, format: Literal["json", "html"] = "json") -> Response:
     """What the job did, in all detail."""
-    record = here.store.job(job)
-    result_of(record)
     try:
-        text = (here.store.job_folder(record.id) / "report.json").read_text("utf-8")
+        text = (here.store.job_folder(job.id) / "report.json").read_text("utf-8")
     except OSError as error:
         raise Missing("there is no report") from error
     if format == "json":
         return Response(text, media_type="application/json")
-    return Response(_page(record, json.loads(text)), media_type="text/html; charset=utf-8")
+    return Response(_page(job, json.loads(text)), media_type="text/html; charset=utf-8")
 
 
 @router.get("/operator")
 def operator() -> AnyJSON:
     """The filters that measure activity, each scaled to 0-255, grey for zero."""
-    filters = operator_pictures()
+    filters = filter_pictures()
     flat = filters.reshape(len(filters), -1).tolist()
     return {"name": FastSettings().operator, "side": filters.shape[1], "filters": flat}
+
+
+def file_name(name: str, suffix: str) -> str:
+    """A name for a file to be downloaded: plain letters, digits and a few signs."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    plain = re.sub(r"[^A-Za-z0-9._ -]+", "_", plain).strip("._ -")[:80]
+    return (plain or "fused") + suffix
 
 
 def _page(job: JobRecord, facts: dict[str, Any]) -> str:

@@ -5,38 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import BaseModel, ConfigDict, Field
 
-from cofuse.web.retouching.strokes import FARTHEST, LARGEST_RADIUS, MOST_POINTS
-
-__all__ = [
-    "AnyJSON",
-    "Command",
-    "Device",
-    "ErrorLine",
-    "Frame",
-    "FrameRecord",
-    "Info",
-    "Job",
-    "JobRecord",
-    "Limits",
-    "NewJob",
-    "NewStack",
-    "Options",
-    "Pending",
-    "PictureInfo",
-    "Preset",
-    "Refused",
-    "Result",
-    "Stack",
-    "StackChange",
-    "StackRecord",
-    "State",
-    "Stroke",
-    "Strokes",
-    "Uploaded",
-    "now",
-]
+from cofuse.web.options import Options
+from cofuse.web.retouching.strokes import Stroke
 
 State = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
 
@@ -44,7 +16,6 @@ State = Literal["waiting", "running", "done", "failed", "cancelled", "interrupte
 AnyJSON = dict[str, Any]
 
 Name = Annotated[str, Field(max_length=200)]
-Coordinate = Annotated[FiniteFloat, Field(ge=-FARTHEST, le=FARTHEST)]
 
 
 def now() -> datetime:
@@ -123,6 +94,11 @@ class FrameRecord(Frame):
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
     suffix: Annotated[str, Field(pattern=r"^(\.[a-z0-9]{1,5})?$")]
 
+    @property
+    def kind(self) -> str:
+        """Size, colour and depth in words; frames of one stack must agree in it."""
+        return f"{self.width}x{self.height} {'RGB' if self.colour else 'grey'} {self.depth} bits"
+
 
 class Stack(BaseModel):
     """Frames in their order."""
@@ -143,6 +119,11 @@ class StackRecord(Stack):
     sigma: float | None = None
     #: What is remarkable about the noise, in words.
     character: list[str] = []
+
+    @property
+    def names(self) -> list[str]:
+        """What people call the frames."""
+        return [frame.name for frame in self.frames]
 
     @property
     def decoded_bytes(self) -> int:
@@ -187,20 +168,6 @@ class Uploaded(BaseModel):
     added: list[Frame]
     refused: list[Refused]
     stack: Stack
-
-
-class Options(_Strict):
-    """How to fuse; the words of the command line."""
-
-    sigma: Literal["auto"] | Annotated[FiniteFloat, Field(ge=0, le=128)] = "auto"
-    denoise: Annotated[FiniteFloat, Field(ge=0, le=1)] = 1.0
-    align: bool = True
-    preset: Literal["auto", "fast", "paper"] = "auto"
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    hot_pixels: Literal["auto", "off"] = "auto"
-    depth: bool = False
-    max_memory: Annotated[str, Field(max_length=20)] | None = None
-    z_step: FiniteFloat | None = None
 
 
 class NewJob(_Strict):
@@ -269,7 +236,7 @@ class JobRecord(Job):
     frames: list[FrameRecord] = []
     white: float = 255.0
     metrics: AnyJSON | None = None
-    #: Counts changes, for those who watch; not kept.
+    #: Counts changes, for event streams; not saved.
     version: int = Field(default=0, exclude=True)
 
     @property
@@ -289,17 +256,6 @@ class PictureInfo(BaseModel):
     overlap: int
     levels: int
     format: str
-
-
-class Stroke(_Strict):
-    """A stroke that paints a frame over the result, in the result's pixels."""
-
-    frame: Annotated[int, Field(ge=0, lt=100_000)]
-    radius: Annotated[FiniteFloat, Field(gt=0, le=LARGEST_RADIUS)]
-    softness: Annotated[FiniteFloat, Field(ge=0, le=1)] = 0.5
-    points: Annotated[
-        list[tuple[Coordinate, Coordinate]], Field(min_length=1, max_length=MOST_POINTS)
-    ]
 
 
 class Strokes(_Strict):

@@ -1,4 +1,4 @@
-"""The door: who may come in, from where, and what a browser may do with what it gets.
+"""Who may come in, from where, and what a browser may do with what it gets.
 
 A page of another site must be able to do nothing here. It cannot know the token; requests that
 name another host (DNS rebinding) or come from another origin are refused before anything else.
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-import json
 import socket
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cofuse.web.limits import Config
 
-__all__ = ["Door", "TooLarge", "is_loopback"]
+__all__ = ["AccessMiddleware", "TooLarge", "is_loopback", "is_own_host"]
 
 POLICY = (
     "default-src 'self'; img-src 'self' blob: data:; style-src 'self'; script-src 'self'; "
@@ -44,7 +44,7 @@ _LOCKED = """<!doctype html><html lang="en"><meta charset="utf-8"><title>cofuse<
 
 
 class TooLarge(HTTPException):
-    """More came than may come."""
+    """A request is larger than it may be."""
 
     def __init__(self, line: str) -> None:
         # Otherwise the rest would still be read, if only to be thrown away.
@@ -59,7 +59,27 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-class Door:
+def is_own_host(host: str, config: Config) -> bool:
+    """Whether a Host header names the address that the server is bound to."""
+    name, colon, port = host.rpartition(":")
+    if not colon or "]" in port:
+        name, port = host, "80"
+    if port != str(config.port):
+        return False
+    bound, name = config.host.lower(), name.strip("[]").lower()
+    if name == bound or (is_loopback(bound) and name == "localhost"):
+        return True
+    if bound not in ("0.0.0.0", "::"):
+        return False
+    # Rebinding works by names: any number is as good as another, of names only our own.
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name in ("localhost", socket.gethostname().lower())
+    return True
+
+
+class AccessMiddleware:
     """Lets in who has the token, and says in every answer what a browser may do with it."""
 
     def __init__(self, app: ASGIApp, config: Config) -> None:
@@ -73,26 +93,23 @@ class Door:
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        path, method = scope["path"], scope["method"]
-        answer = self._refusal(headers, path, method, scope)
+        headers, path = Headers(scope=scope), scope["path"]
+        answer = self._refusal(headers, path, scope["method"])
         if answer is None and path == "/" and (given := _token(scope)) is not None:
             answer = self._entrance(given)
         elif answer is None and not self._is_known(headers):
-            answer = self._locked(path)
+            answer = _locked(path)
         if answer is not None:
-            await _answer(send, *answer)
+            await answer(scope, receive, _guarded(send))
             return
         uploading = path.startswith("/api/stacks/") and path.endswith("/frames")
         incoming = receive if uploading else _limited(receive)
         await self.app(scope, incoming, _guarded(send))
 
-    def _refusal(
-        self, headers: Headers, path: str, method: str, scope: Scope
-    ) -> tuple[int, dict[str, str], bytes] | None:
+    def _refusal(self, headers: Headers, path: str, method: str) -> Response | None:
         """Refuse what comes under another name or from another site."""
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
-        if len(hosts) != 1 or not self._is_ours(hosts[0]):
+        if len(hosts) != 1 or not is_own_host(hosts[0], self.config):
             return _error(403, "this server answers under its own address only")
         if any(origin != f"http://{hosts[0]}" for origin in origins):
             return _error(403, "requests from other sites are refused")
@@ -103,50 +120,35 @@ class Door:
             return _error(403, "a request that changes something needs an Origin or a Bearer token")
         return None
 
-    def _is_ours(self, host: str) -> bool:
-        """Whether a Host names the address we are bound to."""
-        name, colon, port = host.rpartition(":")
-        if not colon or "]" in port:
-            name, port = host, "80"
-        if port != str(self.config.port):
-            return False
-        bound, name = self.config.host.lower(), name.strip("[]").lower()
-        if name == bound or (is_loopback(bound) and name == "localhost"):
-            return True
-        if bound not in ("0.0.0.0", "::"):
-            return False
-        # Rebinding works by names: any number is as good as another, of names only our own.
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return name in ("localhost", socket.gethostname().lower())
-        return True
-
     def _is_known(self, headers: Headers) -> bool:
         """Whether a request carries the token."""
         given = _bearer(headers)
-        if given is None:
-            # By hand: odd cookies of other servers on this machine must not hide our own.
-            pairs = (pair.partition("=") for pair in headers.get("cookie", "").split(";"))
-            values = (value.strip() for name, _, value in pairs if name.strip() == self.cookie)
-            return any(self._fits(value) for value in values)
-        return self._fits(given)
+        if given is not None:
+            return self._fits(given)
+        # Parsed by hand: odd cookies of other servers on this machine must not hide our own.
+        pairs = (pair.partition("=") for pair in headers.get("cookie", "").split(";"))
+        values = (value.strip() for name, _, value in pairs if name.strip() == self.cookie)
+        return any(self._fits(value) for value in values)
 
     def _fits(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self.config.token.encode())
 
-    def _entrance(self, given: str) -> tuple[int, dict[str, str], bytes]:
+    def _entrance(self, given: str) -> Response:
         """Take the token out of the address bar and keep it where scripts cannot read it."""
         if not self._fits(given):
-            return self._locked("/")
+            return _locked("/")
         cookie = f"{self.cookie}={self.config.token}; HttpOnly; SameSite=Strict; Path=/"
-        return 303, {"location": "/", "set-cookie": cookie}, b""
+        return Response(status_code=303, headers={"location": "/", "set-cookie": cookie})
 
-    def _locked(self, path: str) -> tuple[int, dict[str, str], bytes]:
-        if path.startswith("/api/"):
-            status, headers, body = _error(401, "the token is missing or wrong")
-            return status, headers | {"www-authenticate": "Bearer"}, body
-        return 401, {"content-type": "text/html; charset=utf-8"}, _LOCKED.encode()
+
+def _locked(path: str) -> Response:
+    if path.startswith("/api/"):
+        return _error(401, "the token is missing or wrong", {"www-authenticate": "Bearer"})
+    return HTMLResponse(_LOCKED, 401)
+
+
+def _error(status: int, line: str, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"error": line}, status, headers)
 
 
 def _token(scope: Scope) -> str | None:
@@ -159,19 +161,6 @@ def _bearer(headers: Headers) -> str | None:
     """The token that a program sent."""
     scheme, _, given = headers.get("authorization", "").partition(" ")
     return given.strip() if scheme.lower() == "bearer" and given.strip() else None
-
-
-def _error(status: int, line: str) -> tuple[int, dict[str, str], bytes]:
-    return status, {"content-type": "application/json"}, json.dumps({"error": line}).encode()
-
-
-async def _answer(send: Send, status: int, headers: dict[str, str], body: bytes) -> None:
-    """Answer without asking the application."""
-    fields = headers | {"content-length": str(len(body)), "cache-control": "no-store"}
-    raw = [(name.encode(), value.encode("latin-1")) for name, value in fields.items()]
-    guarded = _guarded(send)
-    await guarded({"type": "http.response.start", "status": status, "headers": raw})
-    await guarded({"type": "http.response.body", "body": body})
 
 
 def _guarded(send: Send) -> Send:
@@ -190,7 +179,7 @@ def _guarded(send: Send) -> Send:
 
 
 def _limited(receive: Receive) -> Receive:
-    """Stop reading a body that goes on and on."""
+    """Stop reading a body that is too long."""
     total = 0
 
     async def limited() -> Message:

@@ -2,54 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from cofuse.errors import CofuseError
 from cofuse.model.devices import DEVICES, resolve_device
-from cofuse.web.events import Watchers
 from cofuse.web.frames import add_sample
 from cofuse.web.limits import Config
 from cofuse.web.questions import Questions
 from cofuse.web.queue import JobQueue
+from cofuse.web.schemas import JobRecord, StackRecord
 from cofuse.web.store import Store
 from cofuse.web.uploads import Uploads
-from cofuse.web.viewer import Viewer
+from cofuse.web.viewer import Viewer, result_of
 
-__all__ = ["Here", "Service"]
+__all__ = ["AnyJob", "AnyStack", "DoneJob", "Here", "Service"]
+
+_MOST_WATCHERS = 100
 
 
-@dataclass
 class Service:
-    """What routes work with."""
+    """What routes work with. Its folder is taken over at once; nothing runs before `start`."""
 
-    config: Config
-    store: Store
-    queue: JobQueue
-    questions: Questions
-    uploads: Uploads
-    viewer: Viewer
-    watchers: Watchers = field(default_factory=Watchers)
-    #: Whether the server is about to stop: endless answers then end.
-    closing: Callable[[], bool] = field(default=lambda: False)
-    #: Whether each device is there.
-    devices: dict[str, bool] = field(default_factory=dict)
-
-    @classmethod
-    def open(cls, config: Config) -> Service:
-        """Take over the folder; nothing runs yet."""
-        store, questions = Store(config), Questions()
-        return cls(
-            config,
-            store,
-            JobQueue(config, store),
-            questions,
-            Uploads(store),
-            Viewer(store, questions),
-        )
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.store = Store(config)
+        self.queue = JobQueue(config, self.store)
+        self.questions = Questions()
+        self.uploads = Uploads(self.store)
+        self.viewer = Viewer(self.store, self.questions)
+        self.watchers = asyncio.Semaphore(_MOST_WATCHERS)
+        #: Whether the server is about to stop: endless answers then end.
+        self.closing: Callable[[], bool] = lambda: False
+        #: Whether each device is there.
+        self.devices: dict[str, bool] = {}
 
     def start(self) -> None:
         """Begin to work."""
@@ -58,7 +47,6 @@ class Service:
         if self.config.demo and not any(stack.sample for stack in self.store.stacks()):
             add_sample(self.store)
         self.queue.start()
-        self.questions.start()
 
     def close(self) -> None:
         """Stop all work."""
@@ -81,5 +69,26 @@ async def _service(request: Request) -> Service:
     return service
 
 
-#: The service, as an argument of routes.
 Here = Annotated[Service, Depends(_service)]
+
+
+async def _job(job: str, here: Here) -> JobRecord:
+    return here.store.job(job)
+
+
+async def _stack(stack: str, here: Here) -> StackRecord:
+    return here.store.stack(stack)
+
+
+#: The job and the stack that a path names, as arguments of routes.
+AnyJob = Annotated[JobRecord, Depends(_job)]
+AnyStack = Annotated[StackRecord, Depends(_stack)]
+
+
+async def _done(job: AnyJob) -> JobRecord:
+    result_of(job)
+    return job
+
+
+#: A job that has a result.
+DoneJob = Annotated[JobRecord, Depends(_done)]

@@ -6,6 +6,9 @@ found by looking an identifier up among the records.
 
 from __future__ import annotations
 
+import base64
+import dataclasses
+import json
 import secrets
 import shutil
 import threading
@@ -19,27 +22,32 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from cofuse.errors import CofuseError
-from cofuse.files import write_json
+from cofuse.files import Metadata, write_json
 from cofuse.web.limits import Config
-from cofuse.web.schemas import FrameRecord, JobRecord, Options, StackRecord, State, now
+from cofuse.web.options import Options
+from cofuse.web.schemas import FrameRecord, JobRecord, StackRecord, State, now
 
-__all__ = ["Busy", "Missing", "Store", "folder_bytes"]
+__all__ = ["Busy", "Full", "Missing", "Store", "folder_bytes", "load_metadata", "save_metadata"]
 
-#: Says that a folder is a server's.
+#: A file that marks a folder as a server's.
 _MARK = "cofuse-serve.txt"
 
 _Record = TypeVar("_Record", StackRecord, JobRecord)
 
-#: Seconds for which the size of everything is taken as known.
+#: Seconds for which the size of all folders is not measured again.
 _SIZE_KNOWN = 10.0
 
 
 class Missing(Exception):
-    """There is nothing by this identifier."""
+    """There is nothing by this name."""
 
 
 class Busy(CofuseError):
-    """It cannot be done now: something else must end, or begin, first."""
+    """It cannot be done now; perhaps later."""
+
+
+class Full(Exception):
+    """Too much is waiting already."""
 
 
 class Store:
@@ -51,7 +59,7 @@ class Store:
         self._stacks: dict[str, StackRecord] = {}
         self._jobs: dict[str, JobRecord] = {}
         self._size, self._size_at = 0, -_SIZE_KNOWN
-        #: Called with the identifier of a job that goes: its pictures may be open.
+        #: Called with the identifier of a job that is deleted: its pictures may be open.
         self.forget: Callable[[str], None] = lambda _: None
         _claim(config.folder)
         for part in ("stacks", "jobs"):
@@ -127,10 +135,14 @@ class Store:
         """Delete a stack, unless a job still needs it."""
         with self.lock:
             self.stack(identifier)
-            if any(job.stack == identifier and not job.is_over for job in self._jobs.values()):
-                raise Busy("a job is using this stack; cancel it first")
+            self.check_unused(identifier)
             del self._stacks[identifier]
         _remove(self.stack_folder(identifier))
+
+    def check_unused(self, stack: str) -> None:
+        """Refuse to take away frames that a job still needs."""
+        if any(job.stack == stack and not job.is_over for job in self._jobs.values()):
+            raise Busy("a job is using this stack; cancel it first")
 
     # --- jobs ------------------------------------------------------------------------------------
 
@@ -170,7 +182,7 @@ class Store:
         return self.config.folder / "jobs" / identifier
 
     def save_job(self, job: JobRecord) -> None:
-        """Write a job's record, and tell those who watch."""
+        """Write a job's record; event streams see that its version has changed."""
         with self.lock:
             job.version += 1
             if job.id in self._jobs:
@@ -200,7 +212,7 @@ class Store:
     # --- clean-up --------------------------------------------------------------------------------
 
     def size(self) -> int:
-        """Bytes of everything, as of some seconds ago."""
+        """Bytes of all stacks and jobs, as of some seconds ago."""
         if time.monotonic() - self._size_at > _SIZE_KNOWN:
             self._size, self._size_at = folder_bytes(self.config.folder), time.monotonic()
         return self._size
@@ -208,44 +220,35 @@ class Store:
     def clean_up(self) -> list[str]:
         """Delete what was not used for long, and the oldest while all is too large.
 
-        Returns the identifiers of what went. Jobs that wait or run, and their stacks, stay; so does
-        the last result, however large: somebody has just waited for it.
+        Returns the identifiers of what was deleted. Jobs that wait or run, and their stacks, stay;
+        so does the last result, however large: a user has just waited for it.
         """
         gone: list[str] = []
         limit = now() - timedelta(days=self.config.keep_days)
         left = folder_bytes(self.config.folder)
-        last = max((job for job in self._jobs.values() if job.result), key=_ended, default=None)
-        for when, delete, identifier, folder in sorted(self._deletable(), key=lambda x: x[0]):
-            if when >= limit and left <= self.config.keep_size:
+        with self.lock:
+            jobs = {job.id: _ended(job) for job in self._jobs.values() if job.is_over}
+            stacks = {stack.id: stack.used for stack in self._stacks.values()}
+            last = max((job for job in self._jobs.values() if job.result), key=_ended, default=None)
+        used = jobs | stacks
+        for identifier in sorted(used, key=used.__getitem__):
+            is_job, is_recent = identifier in jobs, used[identifier] >= limit
+            if is_recent and left <= self.config.keep_size:
                 break
-            if when >= limit and last is not None and identifier == last.id:
+            if is_recent and last is not None and identifier == last.id:
                 continue
+            folder = self.job_folder(identifier) if is_job else self.stack_folder(identifier)
             size = folder_bytes(folder)
-            with suppress(CofuseError, Missing):  # somebody just began to use it, or deleted it
-                delete(identifier)
+            with suppress(CofuseError, Missing):  # in use, or deleted meanwhile
+                (self.delete_job if is_job else self.delete_stack)(identifier)
                 gone.append(identifier)
                 left -= size
         self._size, self._size_at = left, time.monotonic()
         return gone
 
-    def _deletable(self) -> list[tuple[datetime, Callable[[str], None], str, Path]]:
-        """What nobody is using: since when, how to delete it, its identifier and folder."""
-        with self.lock:
-            busy = {job.stack for job in self._jobs.values() if not job.is_over}
-            found: list[tuple[datetime, Callable[[str], None], str, Path]] = []
-            for job in self._jobs.values():
-                if job.is_over:
-                    folder = self.job_folder(job.id)
-                    found.append((_ended(job), self.delete_job, job.id, folder))
-            for stack in self._stacks.values():
-                if stack.id not in busy:
-                    folder = self.stack_folder(stack.id)
-                    found.append((stack.used, self.delete_stack, stack.id, folder))
-            return found
-
 
 def _claim(folder: Path) -> None:
-    """Mark a folder as ours; one that holds other things is left alone, as we delete in it."""
+    """Mark a folder as a server's; one that holds other files is refused, as we delete in it."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not (folder / _MARK).exists():
@@ -263,7 +266,7 @@ def _ended(job: JobRecord) -> datetime:
 
 
 def new_id() -> str:
-    """A name that nobody can guess, and that never starts with a hyphen."""
+    """A random name that never starts with a hyphen."""
     return "x" + secrets.token_urlsafe(12)
 
 
@@ -290,3 +293,23 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+def save_metadata(path: Path, metadata: Metadata) -> None:
+    """Write the reference frame's metadata as JSON: the frames may be gone at a download."""
+    facts = dataclasses.asdict(metadata)
+    for name, value in facts.items():
+        if isinstance(value, bytes):
+            facts[name] = {"bytes": base64.b64encode(value).decode()}
+    write_json(path, facts, overwrite=True)
+
+
+def load_metadata(path: Path) -> Metadata:
+    """Read what `save_metadata` wrote."""
+    facts = json.loads(path.read_text("utf-8"))
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            facts[name] = base64.b64decode(value["bytes"])
+        elif isinstance(value, list):
+            facts[name] = tuple(value)
+    return Metadata(**facts)

@@ -1,6 +1,6 @@
 """What the worker process does: fuse a stack, measure noise and quality, retouch.
 
-Tasks get plain values and return plain values; pictures are left in the job's folder.
+Tasks get and return what can be sent through a pipe; pictures are left in the job's folder.
 """
 
 from __future__ import annotations
@@ -16,25 +16,16 @@ from typing import Any
 import numpy as np
 
 from cofuse.alignment import Alignment, aligned, alignment_from_json, alignment_to_json
-from cofuse.files import write_json
 from cofuse.images import Pixels, Stack
 from cofuse.jobs import Reading, Request
 from cofuse.jobs.frames import mend_hot_pixels, read_frames
 from cofuse.jobs.run import Job, Outcome
 from cofuse.progress import Progress, ProgressCallback
 from cofuse.sensor import NoiseLaw, estimate_noise
-from cofuse.web.asking import fusing_request
-from cofuse.web.kept_metadata import save_metadata
-from cofuse.web.naming import with_own_names
-from cofuse.web.pacing import Pace
-from cofuse.web.previewing import Preview
+from cofuse.web.reporting import Preview, Tell, reporter
 
 __all__ = ["TASKS"]
 
-Tell = Callable[[dict[str, Any]], None]
-
-#: Seconds between two reports to the server.
-_REPORT_EVERY = 0.15
 #: Rows that are averaged at a time.
 _STRIP = 128
 #: Side of the part of large pictures that metrics look at.
@@ -42,7 +33,7 @@ _METRICS_SIDE = 1536
 
 
 class _KeepingJob(Job):
-    """A job that keeps the frames as they were brought into place, to be looked at."""
+    """A job that saves the aligned frames, to be shown."""
 
     def __init__(self, request: Request, preview: Preview, most_bytes: int) -> None:
         super().__init__(request)
@@ -50,7 +41,7 @@ class _KeepingJob(Job):
 
     @contextmanager
     def prepared(self, progress: ProgressCallback) -> Iterator[tuple[Stack, Alignment | None, int]]:
-        """Mend and align the frames as every job does, and write them down."""
+        """Mend and align the frames as every job does, and save them."""
         folder = self.request.output.parent
         self._preview.begin(self.frames.stack, self.reference)
         with super().prepared(progress) as (stack, alignment, hot):
@@ -69,73 +60,46 @@ class _KeepingJob(Job):
 def fuse(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """Fuse a stack exactly as the command line does, and keep what a viewer shows."""
     start = time.perf_counter()
-    folder, options = Path(arguments["folder"]), arguments["options"]
-    with warnings.catch_warnings(record=True) as told:
+    request: Request = arguments["request"]
+    folder = request.output.parent
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
         preview = Preview(folder / "preview.jpg")
-        request = fusing_request(folder, arguments["frames"], options)
         job = _KeepingJob(request, preview, arguments["keep_frames"])
-        pace = Pace(
-            job.plan.seconds,
-            sigma=options["sigma"],
-            align=options["align"],
-            hot_pixels=options["hot_pixels"] == "auto",
-            depth=options["depth"],
-        )
-        tell({"seconds_left": job.plan.seconds})
-        outcome = job.run(_reporter(pace, preview, tell), preview=preview.paint)
-        report = with_own_names(outcome.report, arguments["names"])
-        report["output"] = "result.tif"
-        _save(outcome, job, folder, report)
-    stages = {name: float(value) for name, value in outcome.report["seconds"].items()}
+        outcome = job.run(reporter(request, preview, tell), preview=preview.paint)
+        _save(outcome, folder)
+        metadata = job.metadata
+    report, fusion = outcome.report, outcome.fusion
     stack, alignment = outcome.stack, outcome.alignment
+    stages = {name: float(value) for name, value in report["seconds"].items() if name != "total"}
     return {
         "white": stack.white,
+        "metadata": metadata,
+        "report": report,
         "result": {
             "width": stack.width,
             "height": stack.height,
             "depth": 8 * stack.dtype.itemsize,
             "colour": stack.is_colour,
             "frames": len(stack),
-            "sigma": float(outcome.fusion.sigma),
-            "sigma_counts": float(outcome.report["sigma_counts"]),
-            "sigma_estimated": bool(outcome.fusion.sigma_estimated),
-            "character": list(outcome.fusion.noise.character),
+            "sigma": float(fusion.sigma),
+            "sigma_counts": float(report["sigma_counts"]),
+            "sigma_estimated": bool(fusion.sigma_estimated),
+            "character": list(fusion.noise.character),
             "seconds": time.perf_counter() - start,
-            "stages": {name: value for name, value in stages.items() if name != "total"},
+            "stages": stages,
             "hot_pixels": outcome.hot_pixels,
             "moved": 0.0 if alignment is None else float(alignment.largest_displacement()),
-            "device": outcome.report["device"],
-            "names": with_own_names(list(stack.names), arguments["names"]),
+            "device": report["device"],
+            "names": list(stack.names),
             "has_depth": outcome.depth is not None,
-            "notes": with_own_names(
-                list(dict.fromkeys(str(one.message) for one in told)), arguments["names"]
-            ),
+            "notes": list(dict.fromkeys(str(warning.message) for warning in warned)),
         },
     }
 
 
-def _reporter(pace: Pace, preview: Preview, tell: Tell) -> ProgressCallback:
-    """Tell the server where the work stands, not too often, and hear whether to stop."""
-    last: tuple[str, float] = "", 0.0
-
-    def report(progress: Progress) -> None:
-        nonlocal last
-        share, left = pace.step(progress)
-        moment = time.monotonic()
-        if progress.stage == last[0] and moment - last[1] < _REPORT_EVERY:
-            tell({})
-            return
-        last = progress.stage, moment
-        facts = {"stage": progress.stage, "done": progress.done, "total": progress.total}
-        facts |= {"progress": share, "seconds_left": left, "preview": preview.written()}
-        tell(facts)
-
-    return report
-
-
-def _save(outcome: Outcome, job: Job, folder: Path, report: dict[str, Any]) -> None:
+def _save(outcome: Outcome, folder: Path) -> None:
     """Write what a viewer shows beside the result that the job wrote."""
     fusion = outcome.fusion
     maps = {"result": fusion.image, "source": fusion.source_map, "confidence": fusion.confidence}
@@ -145,8 +109,6 @@ def _save(outcome: Outcome, job: Job, folder: Path, report: dict[str, Any]) -> N
         if pixels is not None:
             np.save(folder / f"{name}.npy", pixels)
     (folder / "noise.json").write_text(fusion.noise.to_json(), "utf-8")
-    save_metadata(folder / "metadata.json", job.metadata)
-    write_json(folder / "report.json", report, overwrite=True)
 
 
 def _save_average(path: Path, stack: Stack) -> None:
@@ -171,12 +133,12 @@ def _frames_of(arguments: dict[str, Any]) -> Stack:
     return Stack(readers, white=arguments["white"])
 
 
-#: The frames that `frame` made one of last, and the job they belong to.
+#: The frames of the job that `frame` was last called for, by its folder.
 _at_hand: dict[str, Stack] = {}
 
 
 def frame(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Bring one frame into place again, where all together were too large to be kept."""
+    """Align one frame again, where all together were too large to be kept."""
     folder, index = Path(arguments["folder"]), arguments["index"]
     if arguments["folder"] not in _at_hand:
         with warnings.catch_warnings():
@@ -238,17 +200,16 @@ def _middle(size: int) -> slice:
 
 
 def retouch(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Paint strokes into a picture; what was painted before need not be painted again."""
-    from cofuse.web.retouching import Stroke, restored_frames
+    """Paint strokes into the result, or into an earlier version of it."""
+    from cofuse.web.retouching import restored_frames
     from cofuse.web.retouching import retouch as paint
 
     folder = Path(arguments["folder"])
-    strokes = [Stroke(**stroke) for stroke in arguments["strokes"]]
     image = np.load(folder / arguments["start"], mmap_mode="r")
     stack = _frames_of(arguments)
     noise = _noise_of(folder, arguments["sigma"], colour=stack.is_colour)
     frames = restored_frames(stack, noise=noise)
-    for stroke in strokes:
+    for stroke in arguments["strokes"]:
         image = paint(image, frames, [stroke])
         tell({})
     np.save(folder / arguments["end"], image)
@@ -256,7 +217,7 @@ def retouch(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def _noise_of(folder: Path, sigma: float, *, colour: bool) -> NoiseLaw:
-    """The noise that a job took out, and nothing where it took nothing out."""
+    """The noise that a job removed."""
     path = folder / "noise.json"
     if sigma > 0 and path.exists():
         return NoiseLaw.from_json(path.read_text("utf-8"))

@@ -25,12 +25,12 @@ _BATCH = 2**20
 #: Room that multipart needs around every file.
 _ENVELOPE = 2**16
 _LONGEST_HEADER = 2**14
-#: Bytes of the disk that uploads never take.
+#: Bytes of the disk that uploads leave free.
 _SPARE_DISK = 500 * 10**6
 
 
 class Uploads:
-    """Takes uploads in; knows how many bytes are under way to every stack."""
+    """Receives uploads; knows how many bytes are on their way to every stack."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -133,7 +133,7 @@ class _Parts:
             raise CofuseError(f"the upload cannot be kept: {error.strerror}") from error
 
     def close(self, *, keep: bool) -> None:
-        """Close what is open; what did not come whole goes."""
+        """Close the open file; delete all unless they are to be kept."""
         if self._file is not None:
             self._file.close()
             self._file = None

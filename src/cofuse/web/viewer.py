@@ -1,4 +1,4 @@
-"""What there is to look at of a finished job, opened when somebody looks.
+"""Pictures of a finished job, opened when they are asked for; retouching and downloads.
 
 All of this may block; routes call it in threads.
 """
@@ -10,33 +10,28 @@ import threading
 from collections import OrderedDict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cofuse.errors import CofuseError
 from cofuse.files import read_alpha, write_image, write_json
 from cofuse.images import Pixels, Stack
-from cofuse.web.kept_metadata import load_metadata
-from cofuse.web.pixel_facts import PixelFacts, pixel_facts
-from cofuse.web.pyramid import Pyramid, confidence_pyramid, depth_pyramid, source_pyramid
+from cofuse.web.facts import pixel_facts
+from cofuse.web.pyramid import OVERLAP, TILE, Pyramid, map_pyramid
 from cofuse.web.questions import Questions
 from cofuse.web.schemas import JobRecord, PictureInfo, Result, Strokes
-from cofuse.web.store import Busy, Missing, Store
+from cofuse.web.store import Busy, Missing, Store, load_metadata
 
-__all__ = ["SUFFIXES", "Viewer"]
+__all__ = ["SUFFIXES", "Viewer", "result_of"]
 
 SUFFIXES = {"tiff": ".tif", "png": ".png", "jpeg": ".jpg"}
 
 #: Pictures that stay open; opening one again costs little.
 _OPEN = 64
 
-_TITLES = {
-    "result": "Result",
-    "average": "Average of the frames",
-    "source": "Source map",
-    "confidence": "Confidence",
-    "depth": "Depth",
-}
+#: Maps have PNG tiles: their colours mean something.
+_MAPS = {"source": "Source map", "confidence": "Confidence", "depth": "Depth"}
 
 
 class Viewer:
@@ -51,59 +46,63 @@ class Viewer:
 
     def pictures(self, job: JobRecord) -> list[PictureInfo]:
         """All pictures of a job."""
-        result = result_of(job)
-        frames = [f"frame-{index}" for index in range(result.frames)]
-        titles = _TITLES | dict(zip(frames, result.names, strict=True))
-        folder = self._store.job_folder(job.id)
-        names = ["result", "average", *frames]
-        names += [n for n in ("source", "confidence", "depth") if (folder / f"{n}.npy").exists()]
-        shown = self.pyramid(job, "result").info()
+        result, folder = result_of(job), self._store.job_folder(job.id)
+        titles = {"result": "Result", "average": "Average of the frames"}
+        titles |= {f"frame-{index}": name for index, name in enumerate(result.names)}
+        titles |= {name: _MAPS[name] for name in _MAPS if (folder / f"{name}.npy").exists()}
+        levels = self.pyramid(job, "result").top + 1
         return [
-            PictureInfo.model_validate(
-                {**shown, "name": name, "title": titles[name], "format": _format(name)}
+            PictureInfo(
+                name=name,
+                title=title,
+                width=result.width,
+                height=result.height,
+                tile=TILE,
+                overlap=OVERLAP,
+                levels=levels,
+                format="png" if name in _MAPS else "jpeg",
             )
-            for name in names
+            for name, title in titles.items()
         ]
 
     def pyramid(self, job: JobRecord, name: str) -> Pyramid:
         """One picture, in tiles."""
-        result, version = result_of(job), job.retouched
-        file = f"result-{version}" if name == "result" and version else name
+        version = job.retouched
+        key = job.id, f"result-{version}" if name == "result" and version else name
         with self._lock:
-            if (job.id, file) in self._open:
-                self._open.move_to_end((job.id, file))
-                return self._open[job.id, file]
-        pyramid = self._opened(job, result, name, version)
+            if key in self._open:
+                self._open.move_to_end(key)
+                return self._open[key]
+        pyramid = self._opened(
+            job, name, version, self._store.job_folder(job.id) / "levels" / key[1]
+        )
         with self._lock:
-            pyramid = self._open.setdefault((job.id, file), pyramid)
+            pyramid = self._open.setdefault(key, pyramid)
             while len(self._open) > _OPEN:
                 self._open.popitem(last=False)
         return pyramid
 
-    def _opened(self, job: JobRecord, result: Result, name: str, version: int) -> Pyramid:
-        file = f"result-{version}" if name == "result" and version else name
-        levels = self._store.job_folder(job.id) / "levels" / file
+    def _opened(self, job: JobRecord, name: str, version: int, levels: Path) -> Pyramid:
+        result = result_of(job)
+        if name in _MAPS:
+            return map_pyramid(name, self.array(job, name), result.frames, levels)
         kind, _, number = name.partition("-")
-        if kind == "frame" and number in map(str, range(result.frames)):
-            return Pyramid(self.frame(job, int(number)), white=job.white, folder=levels)
-        if name in ("result", "average"):
-            pixels = self.current(job, version) if name == "result" else self.array(job, name)
-            return Pyramid(pixels, white=job.white, folder=levels)
-        if name == "source":
-            return source_pyramid(self.array(job, name), result.frames, folder=levels)
-        if name == "confidence":
-            return confidence_pyramid(self.array(job, name), folder=levels)
-        if name == "depth":
-            last = float(max(result.frames - 1, 1))
-            return depth_pyramid(self.array(job, name), last, folder=levels)
-        raise Missing("there is no such picture")
+        if name == "result":
+            pixels = self.current(job, version)
+        elif name == "average":
+            pixels = self.array(job, name)
+        elif kind == "frame" and number in map(str, range(result.frames)):
+            pixels = self.frame(job, int(number))
+        else:
+            raise Missing("there is no such picture")
+        return Pyramid(pixels, levels, white=job.white)
 
     def array(self, job: JobRecord, name: str) -> Pixels:
         """One of the arrays that the job left, mapped."""
         return _mapped(self._store.job_folder(job.id) / f"{name}.npy")
 
     def current(self, job: JobRecord, version: int | None = None) -> Pixels:
-        """The result, retouched if it was; or an earlier version of it."""
+        """The result as it was last retouched, or an earlier version of it."""
         version = job.retouched if version is None else version
         return self.array(job, f"retouched-{version}" if version else "result")
 
@@ -122,11 +121,11 @@ class Viewer:
                     "index": index,
                 }
                 self._make_room(path.parent)
-                self._questions.wait_for(f"frame {job.id} {index}", "frame", arguments)
+                self._questions.wait_for("frame", arguments)
         return _mapped(path)
 
     def _make_room(self, folder: Path) -> None:
-        """Let the frames go that were not made for the longest time, above the limit."""
+        """Delete the frames that were made first, as far as the limit asks for it."""
         files = sorted(folder.glob("*.npy"), key=lambda file: file.stat().st_mtime)
         total = sum(file.stat().st_size for file in files)
         for file in files:
@@ -135,13 +134,13 @@ class Viewer:
             total -= file.stat().st_size
             file.unlink()
 
-    def pixel(self, job: JobRecord, x: int, y: int) -> PixelFacts:
+    def pixel(self, job: JobRecord, x: int, y: int) -> dict[str, Any]:
         """All that is known about one pixel."""
         result, folder = result_of(job), self._store.job_folder(job.id)
         readers = [partial(self.frame, job, index) for index in range(result.frames)]
         maps = {
             name: self.array(job, name) if (folder / f"{name}.npy").exists() else None
-            for name in ("source", "confidence", "depth")
+            for name in _MAPS
         }
         return pixel_facts(
             x,
@@ -162,7 +161,7 @@ class Viewer:
         return Strokes.model_validate_json(text)
 
     def retouch(self, job: JobRecord, new: Strokes) -> None:
-        """Paint strokes; those at the start that were painted before need no painting again."""
+        """Paint strokes; a beginning of the list that is painted already is not painted again."""
         result, folder = result_of(job), self._store.job_folder(job.id)
         with self._retouching:
             for index in {0, *(stroke.frame for stroke in new.strokes)}:
@@ -177,14 +176,14 @@ class Viewer:
                 "folder": str(folder),
                 "start": f"retouched-{job.retouched}.npy" if goes_on else "result.npy",
                 "end": f"retouched-{number}.npy",
-                "strokes": [s.model_dump() for s in new.strokes[len(before) if goes_on else 0 :]],
-                # Frames are cleaned as far as the result was.
+                "strokes": new.strokes[len(before) if goes_on else 0 :],
+                # Frames are restored only if the result was.
                 "sigma": result.sigma if job.options.denoise > 0 else 0.0,
                 "white": job.white,
                 "count": result.frames,
             }
             try:
-                self._questions.wait_for(f"retouch {job.id} {number}", "retouch", arguments)
+                self._questions.wait_for("retouch", arguments)
             except CofuseError:
                 self._store.job(job.id)  # if it was deleted meanwhile, that is the reason
                 raise
@@ -193,14 +192,14 @@ class Viewer:
                 write_json(folder / "strokes.json", new.model_dump(mode="json"), overwrite=True)
                 job.retouched = number
                 self._store.save_job(job)
-            # The version before may still be looked at, or be on its way to somebody.
+            # The version before may still be shown, or be on its way to a client.
             for old in folder.glob(f"download-{number - 2}-*"):
                 old.unlink(missing_ok=True)
             (folder / f"retouched-{number - 2}.npy").unlink(missing_ok=True)
             shutil.rmtree(folder / "levels" / f"result-{number - 2}", ignore_errors=True)
 
     def download(self, job: JobRecord, kind: str, depth: int | None) -> Path:
-        """A file of the result, made when it is first asked for; with all metadata."""
+        """A file of the result with all metadata, made when it is first asked for."""
         result, folder = result_of(job), self._store.job_folder(job.id)
         version, depth = job.retouched, None if depth == result.depth else depth
         if kind == "tiff" and depth is None and not version:
@@ -236,11 +235,6 @@ def result_of(job: JobRecord) -> Result:
     if job.result is None:
         raise Busy("the job has no result; it is not done")
     return job.result
-
-
-def _format(name: str) -> str:
-    """Tiles of maps are PNG: their colours mean something."""
-    return "png" if name in ("source", "confidence", "depth") else "jpeg"
 
 
 def _mapped(path: Path) -> Pixels:

@@ -1,7 +1,7 @@
 """A process of its own for heavy work, so that the page always answers.
 
 The two sides talk through a pipe. To the process go ``(task, arguments)`` and, meanwhile,
-``"cancel"``; from it come ``(kind, content)``: ``"told"`` any number of times, then one of
+``"cancel"``; from it come ``(kind, content)``: ``"report"`` any number of times, then one of
 ``"done"``, ``"failed"`` or ``"cancelled"``. A process that dies, or that does not stop when it is
 asked to, is replaced.
 """
@@ -21,20 +21,20 @@ from typing import Any
 
 from cofuse.errors import CofuseError
 
-__all__ = ["Cancelled", "Told", "Worker", "WorkerDied"]
+__all__ = ["Cancelled", "Report", "Worker", "WorkerDied"]
 
-#: Called with what a task tells on its way, and with nothing several times a second meanwhile.
-Told = Callable[[dict[str, Any]], None]
+#: Called with what a task reports on its way.
+Report = Callable[[dict[str, Any]], None]
 
 _LOOK_EVERY = 0.1
 
 
 class Cancelled(Exception):
-    """The work was stopped because somebody asked for it."""
+    """The task was cancelled."""
 
 
 class WorkerDied(Exception):
-    """The process ended in the midst of its work."""
+    """The process ended during a task."""
 
 
 class Worker:
@@ -42,14 +42,14 @@ class Worker:
 
     Parameters
     ----------
-    politeness
-        How far it stands back for others (the ``nice`` of Unix).
+    niceness
+        Unix niceness: how far the process gives way to others.
     stop_seconds
         How long a cancelled task may take to stop by itself.
     """
 
-    def __init__(self, *, politeness: int = 0, stop_seconds: float = 4.0) -> None:
-        self._politeness, self._stop_seconds = politeness, stop_seconds
+    def __init__(self, *, niceness: int = 0, stop_seconds: float = 4.0) -> None:
+        self._niceness, self._stop_seconds = niceness, stop_seconds
         self._process: BaseProcess | None = None
         self._pipe: Connection | None = None
 
@@ -59,7 +59,7 @@ class Worker:
         return self._process.pid if self._process is not None else None
 
     def start(self) -> Connection:
-        """Make sure of a process."""
+        """Start the process unless it runs."""
         if self._process is not None and self._process.is_alive() and self._pipe is not None:
             return self._pipe
         self.stop()
@@ -67,7 +67,7 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         self._process = context.Process(
-            target=_serve, args=(theirs, self._politeness), name="cofuse worker", daemon=True
+            target=_serve, args=(theirs, self._niceness), name="cofuse worker", daemon=True
         )
         self._process.start()
         theirs.close()
@@ -75,9 +75,13 @@ class Worker:
         return ours
 
     def run(
-        self, task: str, arguments: dict[str, Any], told: Told, cancel: threading.Event
+        self,
+        task: str,
+        arguments: dict[str, Any],
+        cancel: threading.Event,
+        report: Report = lambda _: None,
     ) -> dict[str, Any]:
-        """Do a task and return what it found out.
+        """Do a task and return its result.
 
         Raises
         ------
@@ -86,19 +90,19 @@ class Worker:
         Cancelled
             ``cancel`` was set.
         WorkerDied
-            The process did not live to see the end.
+            The process ended before the task.
         """
         try:
             pipe = self.start()
             pipe.send((task, arguments))
-            return self._listen(pipe, told, cancel)
-        except (EOFError, OSError) as error:  # nobody at the other end
+            return self._listen(pipe, cancel, report)
+        except (EOFError, OSError) as error:  # the process is gone
             self.stop()
             if cancel.is_set():
                 raise Cancelled from error
             raise WorkerDied("the process that did the work ended unexpectedly") from error
 
-    def _listen(self, pipe: Connection, told: Told, cancel: threading.Event) -> dict[str, Any]:
+    def _listen(self, pipe: Connection, cancel: threading.Event, report: Report) -> dict[str, Any]:
         asked: float | None = None
         while True:
             if cancel.is_set() and asked is None:
@@ -106,16 +110,14 @@ class Worker:
                 pipe.send("cancel")
             if pipe.poll(_LOOK_EVERY):
                 kind, content = pipe.recv()
-                if kind == "told":
-                    told(content)
+                if kind == "report":
+                    report(content)
                 elif kind == "done":
                     return dict(content)
                 elif kind == "cancelled":
                     raise Cancelled
                 else:
                     raise CofuseError(content)
-            else:
-                told({})
             if asked is not None and time.monotonic() - asked > self._stop_seconds:
                 self.stop()
                 raise Cancelled
@@ -131,21 +133,21 @@ class Worker:
         self._process = self._pipe = None
 
 
-def _serve(pipe: Connection, politeness: int) -> None:
-    """Do tasks until the server is gone: what runs in the process."""
+def _serve(pipe: Connection, niceness: int) -> None:
+    """Do tasks until the server is gone; this runs in the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when we end
-    if politeness and hasattr(os, "nice"):
-        os.nice(politeness)
+    if niceness and hasattr(os, "nice"):
+        os.nice(niceness)
     threading.Thread(target=_end_with_server, daemon=True).start()
     from cofuse.web.tasks import TASKS
 
     def tell(content: dict[str, Any]) -> None:
-        """Pass something on; raises if nobody wants the work any more."""
+        """Send a report unless it is empty; raises if the task is to be cancelled."""
         while pipe.poll():
             if pipe.recv() == "cancel":
                 raise Cancelled
         if content:
-            pipe.send(("told", content))
+            pipe.send(("report", content))
 
     while True:
         try:
@@ -170,7 +172,7 @@ def _serve(pipe: Connection, politeness: int) -> None:
 
 
 def _end_with_server() -> None:
-    """Leave nobody working for a server that was killed."""
+    """End with the server, even if it was killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,38 +1,93 @@
-"""`retouch`: strokes into a picture, one after the other, in windows that stay small."""
+"""`retouch`: strokes into a picture, one after the other, tile by tile."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from cofuse.errors import CofuseError
-from cofuse.images import PartReader, Pixels
+from cofuse.fusion import fuse
+from cofuse.images import PartReader, Pixels, Stack
+from cofuse.images.tiles import tiles_of
+from cofuse.sensor import NoiseLaw
 from cofuse.web.retouching.blending import blend
 from cofuse.web.retouching.strokes import Stroke, Way, Window, stroke_window
 
-__all__ = ["Frames", "retouch"]
+__all__ = ["RestoredFrames", "restored_frames", "retouch"]
 
-#: Least side of the windows that a long stroke is painted in.
+#: Side of the tiles that a long stroke is painted in.
 _SIDE = 512
-#: Windows begin at multiples of this, counted from the stroke's own corner, so that their coarse
-#: bands lie on one grid: the coarsest step of the widest fade.
-_GRID = 64
+#: Tiles and halos are multiples of this, the coarsest step of the widest fade, so that the coarse
+#: bands of all tiles lie on one grid.
+_STEP = 64
+#: Pixels around a part of a frame that are restored with it and then cut off.
+_HALO = 64
+#: Parts to restore begin at multiples of this, the coarsest step of the trained model.
+_MODEL_STEP = 32
 
 
-class Frames(Protocol):
-    """Frames of which parts can be read; a `Stack` is one."""
+def restored_frames(stack: Stack, *, noise: NoiseLaw, preset: str = "auto") -> Frames:
+    """Frames to paint from: those of a stack, restored part by part if there is noise.
 
-    def __len__(self) -> int: ...
+    Parameters
+    ----------
+    stack
+        The frames, aligned with the picture.
+    noise
+        Their noise, as `Fusion.noise` tells it.
+    preset
+        How each frame is restored, as in `fuse`.
+    """
+    if noise.overall == 0:
+        return stack
+    return RestoredFrames(stack, noise.for_stack(len(stack), colour=stack.is_colour), preset)
+
+
+@dataclass(frozen=True)
+class RestoredFrames:
+    """A stack's frames, of which every part that is read is restored on its own."""
+
+    stack: Stack
+    noise: NoiseLaw
+    preset: str
+
+    def __len__(self) -> int:
+        return len(self.stack)
 
     def part_reader(self, index: int) -> PartReader:
-        """Open one frame to read parts of it."""
-        ...
+        """Open one frame to read restored parts of it."""
+        read, noise = self.stack.part_reader(index), self.noise.only([index])
+
+        def restored(rows: slice, columns: slice) -> Pixels:
+            tall, wide = _widened(rows, self.stack.height), _widened(columns, self.stack.width)
+            part = np.ascontiguousarray(read(tall, wide))
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="one frame only")
+                fused = fuse([part], noise=noise, preset=self.preset, white=self.stack.white)
+            top, left = rows.start - tall.start, columns.start - wide.start
+            height, width = rows.stop - rows.start, columns.stop - columns.start
+            return np.asarray(fused.image)[top : top + height, left : left + width]
+
+        return restored
 
 
-def retouch(image: Pixels, frames: Frames, strokes: Sequence[Stroke]) -> Pixels:
+#: What can be painted from.
+Frames = Stack | RestoredFrames
+
+
+def _widened(side: slice, size: int) -> slice:
+    """Rows or columns with a halo, as far as the picture goes."""
+    start = max(side.start - _HALO, 0) // _MODEL_STEP * _MODEL_STEP
+    return slice(start, min(side.stop + _HALO, size))
+
+
+def retouch(
+    image: Pixels, frames: Frames, strokes: Sequence[Stroke], *, side: int = _SIDE
+) -> Pixels:
     """Paint parts of frames into a picture, with soft brushes and without seams.
 
     Parameters
@@ -40,10 +95,11 @@ def retouch(image: Pixels, frames: Frames, strokes: Sequence[Stroke]) -> Pixels:
     image
         The fused picture, shape (H, W) or (H, W, 3); it is not written to.
     frames
-        The frames it was fused from, aligned with it and of its dtype: a `Stack`, or
-        `restored_frames` of one that is noisy.
+        The frames it was fused from, aligned with it and of its dtype.
     strokes
         Painted in this order, later ones over earlier. What lies off the picture is left out.
+    side
+        Side of the tiles to work in, pixels; a multiple of 64.
 
     Returns
     -------
@@ -68,44 +124,30 @@ def retouch(image: Pixels, frames: Frames, strokes: Sequence[Stroke]) -> Pixels:
             continue
         if stroke.frame not in readers:
             readers = {stroke.frame: frames.part_reader(stroke.frame)}  # frames may be large
-        _paint(result, readers[stroke.frame], stroke, window)
+        _paint(result, readers[stroke.frame], stroke, window, side)
     return result
 
 
-def _paint(result: Pixels, read: PartReader, stroke: Stroke, window: Window) -> None:
-    """Paint one stroke into ``result``."""
-    parts = []
-    way = Way(stroke, window)
-    for inner, outer in _tiles(window, math.ceil(stroke.fade)):
-        depth = way.depth(outer)
-        top, left = (a.start - b.start for a, b in zip(inner, outer, strict=True))
-        shape = tuple(side.stop - side.start for side in inner)
-        cut = slice(top, top + shape[0]), slice(left, left + shape[1])
-        if not (depth[cut] > 0).any():
+def _paint(result: Pixels, read: PartReader, stroke: Stroke, window: Window, side: int) -> None:
+    """Paint one stroke into its window of ``result``."""
+    picture, way, parts = result[window], Way(stroke, window), []
+    halo = math.ceil(stroke.fade / _STEP) * _STEP
+    for tile in tiles_of(picture.shape[:2], max(side, 2 * halo), halo):
+        depth = way.depth(*tile.around)
+        if not (depth[tile.within] > 0).any():
             continue
-        here = result[outer]
-        patch = read(*outer)
+        here = picture[tile.around]
+        rows, columns = (
+            slice(part.start + whole.start, part.stop + whole.start)
+            for part, whole in zip(tile.around, window, strict=True)
+        )
+        patch = read(rows, columns)
         if patch.shape != here.shape or patch.dtype != here.dtype:
             raise CofuseError(
                 f"a part of frame {stroke.frame} has shape {patch.shape} and type {patch.dtype}, "
                 f"but the picture {here.shape} and {here.dtype}; expected them to be alike"
             )
-        # Kept until all are done: neighbouring windows must see the picture as it was.
-        parts.append((inner, blend(here, patch, depth, fade=stroke.fade)[cut]))
-    for inner, pixels in parts:
-        result[inner] = pixels
-
-
-def _tiles(window: Window, reach: int) -> Iterator[tuple[Window, Window]]:
-    """Cut a window into tiles, each with what around it within ``reach`` can matter to it."""
-    margin = -(-reach // _GRID) * _GRID
-    step = max(_SIDE, 2 * margin)
-    rows, columns = window
-    for top in range(rows.start, rows.stop, step):
-        for left in range(columns.start, columns.stop, step):
-            inner, outer = [], []
-            for start, side in ((top, rows), (left, columns)):
-                stop = min(start + step, side.stop)
-                inner.append(slice(start, stop))
-                outer.append(slice(max(start - margin, side.start), min(stop + margin, side.stop)))
-            yield (inner[0], inner[1]), (outer[0], outer[1])
+        # Kept until all are done: neighbouring tiles must see the picture as it was.
+        parts.append((tile.here, blend(here, patch, depth, fade=stroke.fade)[tile.within]))
+    for place, pixels in parts:
+        picture[place] = pixels

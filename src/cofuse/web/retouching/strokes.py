@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
-from numbers import Integral, Real
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field, FiniteFloat
+from pydantic.dataclasses import dataclass
 
-from cofuse.errors import CofuseError
+__all__ = ["LARGEST_RADIUS", "MOST_POINTS", "Stroke", "Way", "Window", "stroke_window"]
 
-__all__ = ["FARTHEST", "LARGEST_RADIUS", "MOST_POINTS", "Stroke", "Way", "Window", "stroke_window"]
-
-#: Limits of one stroke. Coordinates beyond the last are of no picture.
-LARGEST_RADIUS, MOST_POINTS, FARTHEST = 500.0, 100_000, 1_000_000.0
-#: Share of the radius over which a stroke fades at least: a step of brightness cut off by a hard
-#: brush would show.
+LARGEST_RADIUS, MOST_POINTS = 500.0, 100_000
+#: No picture has pixels beyond this coordinate.
+_FARTHEST = 1_000_000.0
+#: Least fade as a share of the radius: a step of brightness cut off by a hard brush would show.
 _LEAST_FADE = 0.25
 #: Points are drawn to fractions of a pixel, 2⁻⁴.
 _FRACTION_BITS = 4
@@ -25,10 +23,12 @@ _FRACTION_BITS = 4
 #: Rows and columns of a picture.
 Window = tuple[slice, slice]
 
+Coordinate = Annotated[FiniteFloat, Field(ge=-_FARTHEST, le=_FARTHEST)]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Stroke:
-    """One stroke of a round brush.
+    """A stroke of a round brush that paints a frame over the result.
 
     Attributes
     ----------
@@ -44,27 +44,17 @@ class Stroke:
         One point makes a dot.
     """
 
-    frame: int
-    radius: float
-    softness: float
-    points: tuple[tuple[float, float], ...]
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.frame, Integral) or isinstance(self.frame, bool) or self.frame < 0:
-            raise CofuseError(f"a stroke's frame is {self.frame!r}; expected a number from 0")
-        if not _lies_within(self.radius, 0.0, LARGEST_RADIUS) or self.radius == 0:
-            raise CofuseError(
-                f"a stroke's radius is {self.radius!r}; expected more than 0 and at most "
-                f"{LARGEST_RADIUS:g} pixels"
-            )
-        if not _lies_within(self.softness, 0.0, 1.0):
-            raise CofuseError(f"a stroke's softness is {self.softness!r}; expected 0 to 1")
-        object.__setattr__(self, "points", _checked_points(self.points))
+    frame: Annotated[int, Field(ge=0, lt=100_000)]
+    radius: Annotated[FiniteFloat, Field(gt=0, le=LARGEST_RADIUS)]
+    softness: Annotated[FiniteFloat, Field(ge=0, le=1)] = 0.5
+    points: Annotated[
+        list[tuple[Coordinate, Coordinate]], Field(min_length=1, max_length=MOST_POINTS)
+    ]
 
     @property
     def fade(self) -> float:
         """Pixels from the stroke's rim inwards after which all is the frame's own."""
-        return float(self.radius) * max(float(self.softness), _LEAST_FADE)
+        return self.radius * max(self.softness, _LEAST_FADE)
 
 
 def stroke_window(stroke: Stroke, shape: tuple[int, ...]) -> Window | None:
@@ -87,7 +77,7 @@ class Way:
     def __init__(self, stroke: Stroke, window: Window) -> None:
         import cv2
 
-        self._radius, self._window = float(stroke.radius), window
+        self._radius = np.float32(stroke.radius)
         # What the brush does outside of the window reaches into it by a radius.
         self._margin = math.ceil(stroke.radius) + 1
         rows, columns = window
@@ -98,41 +88,18 @@ class Way:
         self._free = np.ones((height, width), np.uint8)
         cv2.polylines(self._free, [corners], False, (0,), shift=_FRACTION_BITS)
 
-    def depth(self, part: Window) -> NDArray[np.float32]:
+    def depth(self, rows: slice, columns: slice) -> NDArray[np.float32]:
         """Distance of every pixel of a part of the window from the rim, positive inside."""
         import cv2
 
         margin = self._margin
-        starts = [side.start - whole.start for side, whole in zip(part, self._window, strict=True)]
-        height, width = (side.stop - side.start for side in part)
-        rows, columns = (
-            slice(start, start + size + 2 * margin)
-            for start, size in zip(starts, (height, width), strict=True)
-        )
-        free = self._free[rows, columns]
+        free = self._free[
+            rows.start : rows.stop + 2 * margin, columns.start : columns.stop + 2 * margin
+        ]
         if free.all():
-            return np.full((height, width), -np.inf, np.float32)
+            shape = rows.stop - rows.start, columns.stop - columns.start
+            return np.full(shape, -np.inf, np.float32)
         distance = cv2.distanceTransform(free, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
         # Their last bits depend on where the array lies in memory; squares are whole numbers.
         exact = np.sqrt(np.rint(np.square(distance[margin:-margin, margin:-margin])))
-        return np.asarray(np.float32(self._radius) - exact, np.float32)
-
-
-def _lies_within(value: object, low: float, high: float) -> bool:
-    """Whether a value is a number from ``low`` to ``high``; NaN is not."""
-    return isinstance(value, Real) and not isinstance(value, bool) and low <= float(value) <= high
-
-
-def _checked_points(points: Iterable[Iterable[float]]) -> tuple[tuple[float, float], ...]:
-    """Return the points of a stroke as pairs of finite numbers."""
-    try:
-        array = np.array(points, np.float64)
-    except (TypeError, ValueError, OverflowError):
-        array = np.empty(0)
-    if array.ndim != 2 or array.shape[1] != 2 or not len(array):
-        raise CofuseError("a stroke's points are no pairs of numbers; expected [[x, y], …]")
-    if len(array) > MOST_POINTS:
-        raise CofuseError(f"a stroke has {len(array)} points; expected at most {MOST_POINTS}")
-    if not (np.abs(array) <= FARTHEST).all():
-        raise CofuseError("a stroke's points lie far off any picture, or are no numbers")
-    return tuple(map(tuple, array.tolist()))
+        return np.asarray(self._radius - exact, np.float32)

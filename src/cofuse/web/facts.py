@@ -1,0 +1,191 @@
+"""A result in numbers: all about one pixel, the operator's filters, histogram and relief."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cofuse.errors import CofuseError
+from cofuse.fusion.choice import window_activity
+from cofuse.fusion.presets import FastSettings
+from cofuse.images import Pixels, Stack, luminance
+from cofuse.operators import AnalysisOperator, load_operator
+from cofuse.web.pyramid import block_means, eight_bits
+
+__all__ = ["FILTERS_SHOWN", "filter_pictures", "histogram", "pixel_facts", "relief_grid"]
+
+#: Number of filters listed, those with the largest answers.
+FILTERS_SHOWN = 12
+#: The settings whose operator and window measure the activity.
+_FAST = FastSettings()
+
+#: Rows read at a time, at least.
+_BAND = 256
+#: Most rows and columns of a relief.
+_RELIEF_SIDE = 256
+#: Before it is reduced, depth is filtered by medians of 5 pixels on a grid 3 times finer.
+_FINER, _MEDIAN = 3, 5
+#: Heights beyond these quantiles are cut off: single wrong ones must not flatten all others.
+_QUANTILES = (0.005, 0.995)
+#: A relief spans this share of all frames at least, so that noise of a flat scene stays flat.
+_LEAST_SPAN = 0.25
+
+
+def pixel_facts(
+    x: int,
+    y: int,
+    *,
+    image: Pixels,
+    stack: Stack,
+    source_map: Pixels | None = None,
+    confidence: Pixels | None = None,
+    depth: Pixels | None = None,
+) -> dict[str, Any]:
+    """Gather what is known about one pixel; of every frame only a small window is read.
+
+    Parameters
+    ----------
+    x, y
+        Column and row, from 0.
+    image
+        The result, of the frames' shape and dtype.
+    stack
+        The frames, as they were aligned.
+    source_map, confidence, depth
+        Maps of the result's size, where there are any.
+
+    Returns
+    -------
+    dict
+        ``x``, ``y``; ``value``, native, one a channel; ``frame``, ``confidence`` and ``depth`` of
+        the maps, None where there is none; ``activity`` of every frame here, as the preset ``fast``
+        measures it, in grey levels; ``filters`` of its operator that answer most on the result's
+        patch here, each an index and the size of its answer in grey levels, the largest first.
+    """
+    height, width = image.shape[:2]
+    if not (0 <= x < width and 0 <= y < height):
+        raise CofuseError(f"there is no pixel {x}, {y} in a picture of {width}x{height}")
+    operator = load_operator(_FAST.operator)
+
+    def at(plane: Pixels | None) -> Any:
+        return None if plane is None else plane[y : y + 1, x : x + 1].item()
+
+    fits = min(height, width) >= operator.patch_size
+    return {
+        "x": x,
+        "y": y,
+        "value": image[y : y + 1, x : x + 1].ravel().tolist(),
+        "frame": at(source_map),
+        "confidence": at(confidence),
+        "activity": _activities(x, y, stack, operator) if fits else [0.0] * len(stack),
+        "depth": at(depth),
+        "filters": _strongest(x, y, image, stack, operator) if fits else [],
+    }
+
+
+def filter_pictures(name: str = _FAST.operator) -> NDArray[np.uint8]:
+    """Show the filters of an operator, each with its own contrast, shape (filters, side, side).
+
+    Grey (128) is zero, black and white are minus and plus the filter's largest weight.
+    """
+    filters = load_operator(name).filters
+    largest = np.abs(filters).max(axis=(1, 2), keepdims=True)
+    return np.asarray(np.rint(127.5 + 127.5 * filters / largest), np.uint8)
+
+
+def _activities(x: int, y: int, stack: Stack, operator: AnalysisOperator) -> list[float]:
+    """Activity of every frame at one pixel; the same as in the map of the whole frame."""
+    # As far as the averaging window's patches reach; at the picture's end the cut ends as well, and
+    # its border is treated as the picture's own. Patches must fit in even then.
+    reach = _FAST.window // 2 + operator.patch_size
+    rows, columns = (
+        slice(max(place - reach, 0), min(place + reach + 1, size))
+        for place, size in ((y, stack.height), (x, stack.width))
+    )
+    values = []
+    for index in range(len(stack)):
+        part = stack.part_reader(index)(rows, columns)
+        grey = luminance(stack.to_levels(part))
+        activity = window_activity(grey, operator, window=_FAST.window)
+        values.append(float(activity[y - rows.start, x - columns.start]))
+    return values
+
+
+def _strongest(
+    x: int, y: int, image: Pixels, stack: Stack, operator: AnalysisOperator
+) -> list[dict[str, int | float]]:
+    """Filters with the largest answers on the patch about a pixel, moved inside at the rim."""
+    side = operator.patch_size
+    top = min(max(y - side // 2, 0), stack.height - side)
+    left = min(max(x - side // 2, 0), stack.width - side)
+    patch = luminance(stack.to_levels(image[top : top + side, left : left + side]))
+    answers = np.abs(operator.apply(patch.reshape(-1, 1).astype(np.float64))[:, 0])
+    order = np.argsort(-answers, kind="stable")[:FILTERS_SHOWN]
+    return [{"index": int(index), "strength": float(answers[index])} for index in order]
+
+
+def histogram(pixels: Pixels, *, white: float) -> dict[str, list[int]]:
+    """Count values in 256 steps from black to white, by channel: r, g and b, or grey."""
+    names = ("r", "g", "b") if len(pixels.shape) == 3 else ("grey",)
+    counts = np.zeros((len(names), 256), np.int64)
+    for _, band in _bands(pixels, _BAND):
+        levels = eight_bits(band, white).reshape(-1, len(names))
+        for channel, count in enumerate(counts):
+            count += np.bincount(levels[:, channel], minlength=256)
+    return {name: count.tolist() for name, count in zip(names, counts, strict=True)}
+
+
+def relief_grid(
+    depth: Pixels, image: Pixels, *, white: float, last: float
+) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+    """Make a small grid of heights from a depth map, smoothed such that outliers do not count.
+
+    Parameters
+    ----------
+    depth
+        Position along the stack, shape (H, W); the first frame is focused nearest, hence highest.
+    image
+        The picture, shape (H, W) or (H, W, 3), for the colours.
+    white
+        Value of the picture that stands for white.
+    last
+        Position of the last frame.
+
+    Returns
+    -------
+    heights, colours
+        From 0 to 1, shape (rows, columns), and the picture's 8-bit RGB there.
+    """
+    import cv2
+
+    fine = _reduced(depth, _FINER * _RELIEF_SIDE)
+    if min(fine.shape) > _MEDIAN:
+        fine = np.asarray(cv2.medianBlur(fine, _MEDIAN), np.float32)
+    grid = _reduced(fine, _RELIEF_SIDE)
+    near, far = (float(q) for q in np.quantile(grid, _QUANTILES))
+    span = max(far - near, _LEAST_SPAN * last, 1e-6)
+    heights = (np.clip(grid, near, far) - near) / np.float32(span)
+    colours = eight_bits(_reduced(image, _RELIEF_SIDE), white)
+    if colours.ndim == 2:
+        colours = colours[..., None].repeat(3, axis=2)
+    return np.asarray(heights.max() - heights, np.float32), colours
+
+
+def _bands(pixels: Pixels, rows: int) -> Iterator[tuple[int, Pixels]]:
+    """Bands of a picture from top to bottom, each with the number of its first row."""
+    for top in range(0, pixels.shape[0], rows):
+        yield top, pixels[top : top + rows]
+
+
+def _reduced(pixels: Pixels, side: int) -> NDArray[np.float32]:
+    """Means over equal blocks such that neither side is longer than ``side``."""
+    step = -(-max(pixels.shape[:2]) // side)
+    rows, columns = (-(-length // step) for length in pixels.shape[:2])
+    result = np.empty((rows, columns, *pixels.shape[2:]), np.float32)
+    for top, band in _bands(pixels, step * -(-_BAND // step)):
+        small = block_means(band.astype(np.float32), step)
+        result[top // step : top // step + len(small)] = small
+    return result
