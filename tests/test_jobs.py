@@ -710,6 +710,7 @@ def test_plan_is_told_before_the_work_and_only_to_people(grey, capsys):
 
 def test_report_says_what_was_asked_and_done(grey, capsys):
     arguments = ("fuse", *grey, "-o", "x.png", "--report", "r.json", "--frames", "1-4")
+    arguments += ("--preset", "fast")
     report = report_of(capsys, *arguments, "--set", "window=5", "--max-memory", "4GB", "--sigma", 0)
     assert json.loads(Path("r.json").read_text("utf-8")) == report
     json.dumps(report, allow_nan=False)
