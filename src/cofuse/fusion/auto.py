@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from cofuse.fusion.choice import Choice
 from cofuse.fusion.distinct import distinct_frames
 from cofuse.fusion.presets import AutoSettings
-from cofuse.fusion.run import Levels, Run
-from cofuse.images import Fusion, Pixels
+from cofuse.fusion.run import Run
+from cofuse.images import Fusion, Levels, Pixels
 from cofuse.images.bands import MIXED_BANDS, mean_of_channels, smoothed
 from cofuse.images.spill import Shelf
 from cofuse.images.tiles import Tile, tiles_of
@@ -32,7 +32,7 @@ from cofuse.sensor import NoiseLaw, estimate_noise
 
 __all__ = ["AutoRun"]
 
-#: Of the way from as much weight as all others have to all of it: below, a choice is a lottery.
+#: A choice is a lottery where the largest weight is less than this share of the way from 1/K to 1.
 _LOTTERY = 0.25
 
 
@@ -66,7 +66,7 @@ class AutoRun(Run):
         return replace(fusion, source_map=index[choice.index])
 
     def weigh_and_restore(self, law: NoiseLaw, denoise: float) -> tuple[Pixels, Choice]:
-        """Make native pixels: mixed part by part, and restored where there is noise."""
+        """Mix tile by tile, restore where there is noise, and return native pixels."""
         stack = self.stack
         shape = stack.height, stack.width
         networks = load_networks(self.settings.model, self.device)
@@ -116,7 +116,7 @@ class AutoRun(Run):
     def mixed(
         self, networks: Networks, told: list[FrameTold]
     ) -> Iterator[tuple[Tile, list[int], Levels, Levels]]:
-        """Mix part by part: with numbers and weights of the frames that matter, the mixture."""
+        """Yield every part with the numbers of the frames in it, their weights, and the mixture."""
         stack = self.stack
         shape = stack.height, stack.width
         side = weighing.tile_side(len(stack), keep=self.keep_features)
@@ -145,21 +145,21 @@ class AutoRun(Run):
         return self.stack.to_levels(self.stack.part_reader(number)(*where))
 
     def take(self, image: Pixels, tile: Tile, levels: Levels) -> None:
-        """Put what is made of a tile into the picture."""
+        """Write a tile into the picture in native values, and show it to the preview."""
         image[tile.here] = self.stack.from_levels(levels)
         if self.preview is not None:
             self.preview(*tile.here, image[tile.here])
 
 
 def _mixed(frames: Iterable[Levels], weights: Levels, part: Tile) -> Levels:
-    """Mix frames, read around a part."""
+    """Mix frames, given with the halo of a part, by weights (frames, bands, h, w)."""
     mixture: list[Levels] = []
     for frame, own in zip(frames, weights, strict=True):
         if not mixture:
             channels = 1 if frame.ndim == 2 else frame.shape[2]
             mixture = [np.zeros(weights.shape[2:], np.float32) for _ in range(channels)]
         if own.any():
-            # Bands are differences of ever smoother pictures, which are weighed instead of them.
+            # The same as to weigh bands, which are differences of neighbouring smoothed pictures.
             steps = [own[0], *(coarser - finer for finer, coarser in pairwise(own))]
             for picture, step in zip(smoothed(frame), steps, strict=True):
                 for target, plane in zip(mixture, cv2.split(picture[part.within]), strict=True):
@@ -168,7 +168,9 @@ def _mixed(frames: Iterable[Levels], weights: Levels, part: Tile) -> Levels:
 
 
 def _chosen(weights: Levels) -> tuple[NDArray[np.intp], Levels, Levels]:
-    """Which frame gives most of the detail, how much, and how clearly more than the next."""
+    """Number of the frame with the largest weight in the two finest bands, that weight, and the
+    confidence: 1 minus the second largest over the largest.
+    """
     detail = weights[:, :2].mean(axis=1)
     best = np.zeros(detail.shape[1:], np.intp)
     first, second = detail[0].copy(), np.zeros(best.shape, np.float32)

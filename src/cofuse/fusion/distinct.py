@@ -12,9 +12,8 @@ from collections.abc import Sequence
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from cofuse.images import Stack, luminance
+from cofuse.images import Levels, Stack, luminance
 
 __all__ = ["distinct_frames"]
 
@@ -25,8 +24,6 @@ _BLOCKS, _BLOCK, _FEWEST = 128, 8, 16
 #: more than this share of it and this many grey levels: exposures that are matched or flicker
 #: differ by less, and so do the surroundings of blurred outlines.
 _SHARE, _LEVELS = 0.25, 8.0
-
-Levels = NDArray[np.float32]
 
 
 def distinct_frames(stack: Stack) -> list[int]:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from cofuse.fusion.choice import Choice, choose, compose, remove_small_regions, window_activity
 from cofuse.fusion.presets import FastSettings
-from cofuse.fusion.run import Levels, Run
-from cofuse.images import Fusion, Pixels
+from cofuse.fusion.run import Run
+from cofuse.images import Fusion, Levels, Pixels
 from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.operators.patches import patch_positions
 from cofuse.operators.reconstruction import check_orthonormal, shrink, shrink_twice

@@ -9,8 +9,8 @@ import numpy as np
 from cofuse.errors import CofuseError
 from cofuse.fusion.choice import Choice, choose, gather_patches, patch_activity, patch_votes
 from cofuse.fusion.presets import PaperSettings
-from cofuse.fusion.run import Levels, Run
-from cofuse.images import Fusion, Pixels, from_opponent, to_opponent
+from cofuse.fusion.run import Run
+from cofuse.images import Fusion, Levels, Pixels, from_opponent, to_opponent
 from cofuse.operators import AnalysisOperator
 from cofuse.operators.cosparse import estimate_patches
 from cofuse.operators.patches import average_patches, patch_positions

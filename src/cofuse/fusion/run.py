@@ -9,16 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cofuse.fusion.choice import Choice
-from cofuse.images import Fusion, Pixels, Stack, from_opponent, to_opponent
+from cofuse.images import Fusion, Levels, Pixels, Stack, from_opponent, to_opponent
 from cofuse.progress import Progress, ProgressCallback, SolverTrace
 from cofuse.sensor import NoiseLaw, estimate_noise
 
-__all__ = ["Levels", "Run"]
-
-Levels = NDArray[np.float32]
+__all__ = ["Run"]
 
 
 @dataclass(kw_only=True)

@@ -1,9 +1,9 @@
-r"""Pictures as sums of bands, each mixed with weights of its own.
+"""Pictures as sums of undecimated bands, which are mixed with weights of their own.
 
-A picture is split by boxes, each passed twice, of `WINDOWS` pixels: what is finer than the first,
-what lies between the first and the second, and so on, and the rest. The bands add up to the picture
-again, so that a frame whose weights are all 1 is left as it is; and as each band is as smooth as
-its window, weights that change slowly where frames differ only coarsely show no seam.
+A picture is smoothed again and again, by box filters of `WINDOWS` pixels passed twice. The bands
+are the differences of neighbouring results, and the last result. They add up to the picture, so a
+frame whose weights are all 1 is left as it is. Coarse bands are mixed with smooth weights: no seam
+shows where frames differ only coarsely.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
+
+from cofuse.images.colour import Levels
 
 __all__ = [
     "MIXED_BANDS",
@@ -23,9 +24,7 @@ __all__ = [
     "split",
 ]
 
-Levels = NDArray[np.float32]
-
-#: Sides of the boxes in pixels; three to the octave and a half.
+#: Sides of the box filters in pixels, about an octave and a half apart.
 WINDOWS = (3, 7, 21)
 MIXED_BANDS = len(WINDOWS) + 1
 #: Pixels around a place that its bands depend on.
@@ -57,7 +56,7 @@ def split(picture: Levels) -> list[Levels]:
 
 
 def smoothed(picture: Levels) -> list[Levels]:
-    """Return a picture and the smoother ones that are left of it below every band."""
+    """Return a picture and its ever smoother versions, one below every band but the last."""
     pictures = [picture]
     for side in WINDOWS:
         pictures.append(blurred(blurred(pictures[-1], side), side))

@@ -1,4 +1,4 @@
-"""Parts of a picture that are worked on one after the other, and what is seen around them."""
+"""Tiles: parts of a picture that are worked on one after the other, each with a halo."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 __all__ = ["GREY", "MULTIPLE", "Tile", "padded", "tiles_of"]
 
-#: Sides of what the networks see are multiples of this.
+#: Sides of the networks' inputs are multiples of this.
 MULTIPLE = 16
-#: What is as good as nothing to the networks, 0 to 1, for they count from here.
+#: The value that networks count from, white at 1: padding with it is as good as nothing.
 GREY = 0.5
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Rows and columns that are made, and those around them that are looked at, of a picture."""
+    """Rows and columns of a picture that are computed, and those with the halo around them."""
 
     rows: slice
     columns: slice
@@ -28,7 +28,7 @@ class Tile:
 
     @classmethod
     def of(cls, here: tuple[slice, slice], shape: tuple[int, int], halo: int) -> Tile:
-        """Look at so many pixels around rows and columns of a picture, as far as it goes."""
+        """Add a halo to rows and columns of a picture, cut off at its borders."""
         around = (
             slice(max(0, part.start - halo), min(length, part.stop + halo))
             for part, length in zip(here, shape, strict=True)
@@ -37,17 +37,17 @@ class Tile:
 
     @property
     def here(self) -> tuple[slice, slice]:
-        """Where in the picture."""
+        """Rows and columns in the picture."""
         return self.rows, self.columns
 
     @property
     def around(self) -> tuple[slice, slice]:
-        """What is looked at of the picture."""
+        """Rows and columns in the picture, halo included."""
         return self.around_rows, self.around_columns
 
     @property
     def within(self) -> tuple[slice, slice]:
-        """Where the tile lies in what is looked at."""
+        """Rows and columns of the tile within its halo."""
         rows, columns = (
             slice(part.start - whole.start, part.stop - whole.start)
             for part, whole in zip(self.here, self.around, strict=True)

@@ -1,12 +1,12 @@
-r"""Taking out of a mixture what noise is left in it, by a network that is told where and how much.
+r"""Removing the noise left in a mixture, by a network that is given noise maps.
 
 Weights :math:`w_{kb}` of frames leave in band b, of the noise of a typical frame in that band,
 
 .. math:: s_b^2(p) = \sum_k w_{kb}^2(p) \, \rho_{kb}^2,
 
-with :math:`\rho_{kb}` the noise of a frame in the band by that of a typical one. The network sees
-the mixture, mapped so that its noise does not grow with brightness, beside :math:`s_b` times the
-noise of a typical frame, in luminance and in colours.
+where :math:`\rho_{kb}` is the noise of frame k in the band over that of a typical frame. The
+network sees the mixture after a variance-stabilising map, beside :math:`s_b` times the noise of a
+typical frame, in luminance and in chrominance.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cofuse.images import Levels
 from cofuse.images.tiles import padded
 from cofuse.model.runtime import Networks
 from cofuse.model.telling import octaves_in_bands, white_in_bands
@@ -24,14 +24,13 @@ from cofuse.sensor import NoiseLaw
 
 __all__ = ["HALO", "SIDE", "NoiseLeft", "halved", "restore", "working_bytes"]
 
-Levels = NDArray[np.float32]
-
-#: Pixels around a tile that the restored one depends on. It could depend on 96, but beyond these no
-#: change has been seen to reach it.
+#: Halo of a tile in pixels. The receptive field reaches 96, but nothing beyond the halo has been
+#: seen to change a picture.
 HALO = 80
 #: Side of tiles in pixels.
 SIDE = 1088
-#: Side in pixels of what is around a pixel; noise that is there varies by far more than itself.
+#: Side in pixels of the window whose range of values bounds a change: noise varies within it by far
+#: more than itself.
 _AROUND = 31
 #: Bytes a pixel that restoring takes.
 _BYTES = 250
@@ -40,14 +39,14 @@ _MULTIPLE = 8
 
 
 class NoiseLeft:
-    """How much of a law's noise weights leave.
+    """How much noise weights leave of that of single frames.
 
     Attributes
     ----------
     typical
-        Noise of a typical frame in luminance and in colours, by band, 0 to 1: (2, bands).
+        Noise of a typical frame in luminance and in chrominance, by band, white at 1: (2, bands).
     law
-        The law.
+        The noise law of the frames.
     """
 
     def __init__(self, law: NoiseLaw) -> None:
@@ -64,9 +63,9 @@ class NoiseLeft:
         self._relative = np.divide(own, usual, out=np.ones_like(own), where=usual > 0)
 
     def scales(self, numbers: Sequence[int], weights: Levels) -> Levels:
-        """Noise of a mixture by that of a typical frame, at half the size: (h, w, bands).
+        """Noise of a mixture over that of a typical frame, at half the size: (h, w, bands).
 
-        ``weights`` (frames, bands, h, w) are those of some frames; others have none.
+        ``weights`` (frames, bands, h, w) are those of the frames in ``numbers``; others have none.
         """
         power = np.zeros(weights.shape[1:], np.float32)
         for number, own in zip(numbers, weights, strict=True):
@@ -79,7 +78,7 @@ class NoiseLeft:
 
 
 def halved(where: tuple[slice, slice]) -> tuple[slice, slice]:
-    """Rows and columns at half the size; they begin at even ones."""
+    """Rows and columns, which begin at even ones, at half the size."""
     rows, columns = (slice(part.start // 2, -(-part.stop // 2)) for part in where)
     return rows, columns
 
@@ -101,7 +100,7 @@ def restore(networks: Networks, mixture: Levels, scales: Levels, noise: NoiseLef
     import cv2  # takes a while to load
 
     plain = model.restore(levels)
-    # What the mean of a root lacks grows with the variance, of which so much is left.
+    # The bias of inverting a root on a mean grows with the variance, of which this share is left.
     share = np.square(scales) @ white_in_bands().astype(np.float32)
     share = cv2.resize(share, (2 * share.shape[1], 2 * share.shape[0]))[:rows, :columns]
     share = share if plain.ndim == 2 else share[..., None]
@@ -109,14 +108,14 @@ def restore(networks: Networks, mixture: Levels, scales: Levels, noise: NoiseLef
 
 
 def _change(networks: Networks, colours: Levels, told: Levels, shift: int) -> Levels:
-    """What the network changes; it sees squares of two pixels, which begin ``shift`` pixels before.
+    """Run the network on a grid of 2 x 2 pixels moved by ``shift`` and return its change.
 
-    The mean over two of their places is nearer to the truth than one, and hardly depends on them.
-    What is changed, and not what is made: where nothing is, every bit stays as it is.
+    The mean over two grids is nearer to the truth than one, and hardly depends on the grid. The
+    change is returned, not the result, so that pixels without noise keep every bit.
     """
     rows, columns = colours.shape[1:]
     picture = np.pad(colours, ((0, 0), (shift, 0), (shift, 0)), mode="edge")
-    # A square that lies on others has the least of their noise: where none is told none is taken.
+    # A moved square takes the least noise of those it overlaps: no noise there, no change.
     noise = np.pad(told, ((0, 0), (shift, shift), (shift, shift)), mode="edge")
     for axis in (1, 2) if shift else ():
         noise = np.minimum(*(np.delete(noise, end, axis) for end in (0, -1)))
@@ -128,7 +127,7 @@ def _change(networks: Networks, colours: Levels, told: Levels, shift: int) -> Le
 
 
 def _varies(levels: Levels) -> Levels:
-    """How far apart the values around a pixel are: what does not vary has no noise."""
+    """Range of the values around a pixel: where nothing varies there is no noise."""
     import cv2  # takes a while to load
 
     around = np.ones((_AROUND, _AROUND), np.uint8)
@@ -136,5 +135,5 @@ def _varies(levels: Levels) -> Levels:
 
 
 def working_bytes(shape: tuple[int, int]) -> int:
-    """Memory that restoring a tile takes."""
+    """Bytes that restoring a tile takes."""
     return _BYTES * math.prod(min(SIDE + 2 * HALO, length) for length in shape)

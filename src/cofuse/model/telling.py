@@ -1,4 +1,4 @@
-"""A law of noise in the networks' terms: octaves in the bands that frames are mixed in."""
+"""A noise law as inputs of the networks: its octaves in the bands that frames are mixed in."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ __all__ = ["FrameTold", "frames_told", "octaves_in_bands", "white_in_bands"]
 
 @dataclass(frozen=True)
 class FrameTold:
-    """Noise of a frame's mean of channels in fine and in coarse bands.
+    """Noise level of a frame's luminance in fine and in coarse bands, at mid-grey, white at 1.
 
-    White is 1; it is the noise at mid-grey. ``floor`` is the share of its variance that is there
-    in black.
+    ``floor`` is the share of the variance that is left in black.
     """
 
     fine: float
@@ -29,7 +28,7 @@ class FrameTold:
 
 
 def frames_told(law: NoiseLaw) -> list[FrameTold]:
-    """Tell of every frame of a law."""
+    """Noise levels of every frame of a law."""
     levels = law.levels[:, 0] * law.at_mid_grey / 255.0
     if law.levels.shape[1] == 3:
         # The luminance plane of a law is a sum over channels by the root of their number.

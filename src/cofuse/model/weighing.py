@@ -1,4 +1,9 @@
-"""What every frame of a stack weighs, band by band: a glance at all, then a look at some."""
+"""Weights of all frames, band by band: coarse ones from all frames, exact ones where it matters.
+
+`glance` runs the networks that see every frame at a quarter of its size, and gives coarse weights
+with a context for each frame. `weigh` runs `border` at full size, only on frames whose coarse
+weight matters there. The weights are the softmax of the scores over the frames.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cofuse.images import Levels
 from cofuse.images.bands import MIXED_BANDS, REACH, blurred
 from cofuse.images.tiles import GREY, MULTIPLE, Tile, padded
 from cofuse.model.runtime import Networks
@@ -16,48 +21,47 @@ from cofuse.model.telling import FrameTold
 
 __all__ = ["HALO", "LEAST_SHARE", "Glance", "glance", "tile_side", "weigh", "working_bytes"]
 
-Levels = NDArray[np.float32]
-#: Reads a frame's luminance, 0 to 1, in rows and columns.
+#: Reads rows and columns of a frame's luminance, 0 to 1.
 Read = Callable[[int, tuple[slice, slice]], Levels]
 
-#: Pixels around a tile that its weights depend on. They could depend on 112; beyond these nothing
-#: in a picture has been seen to change by more than a ten-thousandth of a grey level.
+#: Halo of a tile in pixels. The receptive field reaches 112; what lies beyond the halo has never
+#: changed a picture by more than a ten-thousandth of a grey level.
 HALO = 96
-#: Pixels around a part of a tile that are read of frames: enough for its weights, and for mixing.
+#: Halo of a part of a tile in pixels: enough for its weights and for the bands that are mixed.
 _AROUND = REACH
-#: Pixels around a place that its exact scores depend on, beside those that strength is taken of.
+#: Receptive field of `border` in pixels to each side, beside the window of the detail's strength.
 _NEAR = 12
-#: Side in pixels of the parts of a tile, each with frames of its own that are looked at closely;
-#: of the smallest tiles, which are for many frames, it is half of this.
+#: Side in pixels of the parts of a tile, each of which has its own list of frames that matter.
+#: Parts of the smallest tiles, which are for many frames, have half of it.
 _PART = 256
-#: Pixels for each of a glance, along a side.
+#: By what `glance` makes pictures smaller.
 _COARSE = 4
-#: A coarse weight, by the largest at the same place, below which a frame is left out there.
+#: A frame is left out where its coarse weight is below this share of the largest one.
 LEAST_SHARE = 0.03
-#: The same of exact weights: where one frame is the only sharp one its pixels are not touched.
+#: The same for exact weights, so that the only sharp frame has weight 1 and its pixels stay.
 _LEAST_WEIGHT = 0.001
-#: Sides of tiles in pixels. What is seen around a tile costs the less the larger it is, so the
-#: largest is taken in which what is kept of all frames fits into so many bytes; where it fits into
-#: none, frames are looked at again instead.
+#: Sides of tiles in pixels, and the bytes that the features of all frames of a tile may take. The
+#: largest side that fits is taken, because halos then cost least. Where none fits, features are
+#: not kept but computed again.
 _SIDES, _KEPT_BYTES = (1536, 1280, 1024, 768, 512, 256), 300_000_000
-#: Bytes that a glance has for a pixel of a frame: what is filtered, features, and context.
+#: Bytes for a pixel of a frame in `glance`: filter responses, features, and context.
 _FILTERED, _FEATURES, _CONTEXT = 4 * 33 / 16, 4 * (32 / 16 + 48 / 64 + 96 / 256), 4 * 32 / 16
-#: Bytes a pixel that the networks need beside at their most.
+#: Bytes for a pixel that the networks need at most for themselves.
 _NETWORK_BYTES = 130
 
 
 @dataclass(frozen=True)
 class Glance:
-    """What is seen of all frames around a tile at a quarter of the size.
+    """Coarse weights and contexts of all frames around a tile, at a quarter of the size.
 
     Attributes
     ----------
     tile
         The tile.
     contexts
-        Scores of bands, and more, of every frame: (planes, h, w).
+        For every frame its coarse scores, one for each band, then context planes: (planes, h, w).
     shares
-        Part that every frame has in the mixture to look at beside it: (frames, h, w).
+        Share of every frame in the mixture that `border` sees beside a frame: (frames, h, w).
     side
         Side of the parts in pixels.
     """
@@ -68,7 +72,7 @@ class Glance:
     side: int = _PART
 
     def parts(self, shape: tuple[int, int]) -> Iterator[tuple[Tile, list[int]]]:
-        """Cut the tile of a picture into parts, each with the numbers of frames that matter."""
+        """Cut the tile of a picture into parts; with each come the numbers of the frames in it."""
         (rows, columns), side = self.tile.here, self.side
         for top in range(rows.start, rows.stop, side):
             for left in range(columns.start, columns.stop, side):
@@ -100,23 +104,23 @@ class Glance:
 
 
 def tile_side(frames: int, *, keep: bool = True) -> int:
-    """Side of the tiles of a stack of so many frames, in pixels; the smallest with nothing kept."""
+    """Side of tiles in pixels for a number of frames; without keeping features, the smallest."""
     fitting = [side for side in _SIDES if keep and _fit(frames, side)]
     return (fitting or _SIDES[-1:])[0]
 
 
 def _part_side(side: int) -> int:
-    """Side of the parts of tiles of so many pixels."""
+    """Side of the parts of a tile of a given side, in pixels."""
     return _PART if side > _SIDES[-1] else _PART // 2
 
 
 def _fit(frames: int, side: int) -> bool:
-    """Whether what is filtered of all frames, and then seen in its place, may be kept."""
+    """Whether filter responses of all frames, and then their features, fit into memory."""
     return frames * max(_FILTERED, _FEATURES) * (side + 2 * HALO) ** 2 <= _KEPT_BYTES
 
 
 def working_bytes(shape: tuple[int, int], frames: int, *, keep: bool) -> int:
-    """Memory that weighing a tile takes, with features kept if they fit or with nothing kept."""
+    """Bytes that weighing a tile takes, with features kept (if they fit) or not."""
     side = tile_side(frames, keep=keep)
     seen = math.prod(min(side + 2 * HALO, length + MULTIPLE) for length in shape)
     part = math.prod(min(_part_side(side) + 2 * _AROUND, length + MULTIPLE) for length in shape)
@@ -133,9 +137,9 @@ def glance(
     *,
     keep: bool = True,
 ) -> Glance:
-    """Glance at all frames around a tile.
+    """Look at all frames around a tile at a quarter of their size.
 
-    What is filtered and seen of every frame is kept from pass to pass, or made again.
+    Filter responses and features are kept from pass to pass, or computed again.
     """
     count = len(told)
     asked, keep = keep, keep and _fit(count, tile_side(count))
@@ -149,7 +153,7 @@ def glance(
     (stack,) = _pooled(([own] for own in owns or map(filtered, range(count))), count)
 
     def look(number: int) -> list[Levels]:
-        # What is filtered makes room for what is seen.
+        # Responses are dropped one by one as features take their place.
         own = owns.pop(0) if keep else filtered(number)
         return networks("look", own, stack, numbers[number])
 
@@ -157,7 +161,7 @@ def glance(
     shared = networks("share", *_pooled(kept or map(look, range(count)), count))
     contexts = []
     for number in range(count):
-        # And what is seen makes room for the context.
+        # And features as contexts do.
         features = kept.pop(0) if keep else look(number)
         contexts.append(networks("weigh", *features, *shared)[0][0])
     side = _part_side(tile_side(count, keep=asked))
@@ -165,9 +169,9 @@ def glance(
 
 
 def _beyond(planes: Levels) -> Levels:
-    """Mirror planes (1, h, w) beyond the last row and column, always by some.
+    """Mirror planes (1, h, w) beyond the last row and column, up to a multiple and once more.
 
-    Grey, which is nothing to networks, would be an edge stronger than all detail along it.
+    Grey there, though networks count from grey, would be an edge stronger than any detail.
     """
     down, right = (MULTIPLE + -length % MULTIPLE for length in planes.shape[1:])
     return np.pad(planes, ((0, 0), (0, down), (0, right)), mode="symmetric")[None]
@@ -178,7 +182,7 @@ def _pooled(of_frames: Iterable[list[Levels]], count: int) -> list[Levels]:
     pooled: list[Levels] = []
     for planes in of_frames:
         if not pooled:
-            # Activations are never below 0, so that 0 is no maximum of its own.
+            # Features are never below 0, so zeros are no maximum of their own.
             pooled = [np.zeros((1, 2 * p.shape[1], *p.shape[2:]), np.float32) for p in planes]
         for both, own in zip(pooled, planes, strict=True):
             mean, largest = np.split(both[0], 2)
@@ -188,12 +192,12 @@ def _pooled(of_frames: Iterable[list[Levels]], count: int) -> list[Levels]:
 
 
 def told_numbers(told: list[FrameTold]) -> list[Levels]:
-    """What networks are told of each frame."""
+    """Noise levels of each frame as inputs of the networks."""
     return [np.array([[own.fine, own.coarse, own.floor]], np.float32) for own in told]
 
 
 def _shares(scores: Levels) -> Levels:
-    """Shares in the mixture to look at: roots of weights, as frames are to be seen before they win.
+    """Shares in the mixture that `border` sees: roots of weights, so that runners-up show in it.
 
     The same as `learning.training.steps.shares`.
     """
@@ -248,7 +252,7 @@ def weigh(networks: Networks, seen: Glance, part: Tile, lights: Mapping[int, Lev
 
 
 def _box(share: Levels, part: Tile) -> Tile | None:
-    """Rows and columns of a part in which a frame has a share around it, if any."""
+    """The smallest box of a part that holds all pixels in which a frame has a share, if any."""
     has_share = share[part.within] > 0
     found = [np.flatnonzero(has_share.any(axis=axis)) for axis in (1, 0)]
     if not found[0].size:
@@ -265,7 +269,7 @@ def _box(share: Levels, part: Tile) -> Tile | None:
 
 
 def _relative(inner: tuple[slice, slice], outer: tuple[slice, slice]) -> tuple[slice, slice]:
-    """Where rows and columns lie in others."""
+    """Rows and columns counted from the start of others."""
     rows, columns = (
         slice(own.start - whole.start, own.stop - whole.start)
         for own, whole in zip(inner, outer, strict=True)
