@@ -66,21 +66,21 @@ def test_every_command_explains_itself(name, capsys):
     assert err == "" and name in out and "Usage" in out
 
 
-def test_fuse_help_names_units_and_options(capsys):
+def test_help_of_fuse_fits_two_screens_and_begins_with_what_most_need(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "100")
     assert run("fuse", "--help") == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert "8-bit grey levels" in text
-    for option in ("--preset", "--sigma", "--operator", "--source-map", "--report", "--overwrite"):
-        assert option in text
-    for option in ("--quiet", "--json", "--no-align", "--set", "--output", "-o", "--denoise"):
-        assert option in text
-
-
-def test_learn_help_names_what_learning_takes(capsys):
-    assert run("learn", "--help") == 0
-    text = " ".join(capsys.readouterr().out.split())
-    for option in ("--patch-size", "--rows", "--patches", "--rounds", "--separable", "--seed"):
-        assert option in text
+    text = capsys.readouterr().out
+    assert text.count("\n") <= 100 and "8-bit grey levels" in text
+    groups = re.findall(r"^╭─ ([A-Z][a-z ]+) ─", text, re.MULTILINE)
+    assert groups == [
+        *("Arguments", "Parameters", "Fusion", "Maps and reports", "Alignment"),
+        "Frames and files",
+    ]
+    common = text[text.index("─ Parameters ") : text.index("─ Fusion ")]
+    assert re.findall(r"^│ [* ] +(--[a-z-]+)", common, re.MULTILINE) == [
+        *("--output", "--preset", "--sigma", "--denoise", "--align", "--frames", "--depth-map"),
+        *("--bit-depth", "--overwrite", "--quiet", "--json"),
+    ]
 
 
 def test_real_command_refuses_without_a_traceback(tmp_path):

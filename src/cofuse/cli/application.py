@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from cyclopts import App
 
 from cofuse import __version__
+from cofuse.cli.console import COMMON
 
 __all__ = ["COMMANDS", "app", "in_options", "load_commands"]
 
@@ -29,6 +30,7 @@ app = App(
     help="Fuse and restore multi-focus picture stacks. Noise levels are in 8-bit grey levels.",
     help_epilogue="Any command takes --debug to show where an error came from.",
     version=__version__,
+    group_parameters=COMMON,
     suppress_keyboard_interrupt=False,  # `main` has a word to say about it
 )
 for _name in COMMANDS:

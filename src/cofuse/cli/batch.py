@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,18 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from cofuse.cli.application import in_options
-from cofuse.cli.console import Flag, Output, Whole, progress_bars, say
-from cofuse.cli.ending import Interruption
-from cofuse.cli.fuse import (
-    AligningOptions,
-    FuseOptions,
-    FusingOptions,
-    ReadOptions,
-    WriteOptions,
-    WritingOptions,
+from cofuse.cli.console import (
+    Flag,
+    Json,
+    Output,
+    Whole,
+    columns,
+    print_result,
+    progress_bars,
+    say,
 )
+from cofuse.cli.ending import Interruption
+from cofuse.cli.fuse import AligningOptions, FusingOptions, ReadingOptions, WritingOptions
 from cofuse.errors import CofuseError
-from cofuse.jobs.options import Aligning, Reading, Request
+from cofuse.jobs.options import Aligning, Request
 
 if TYPE_CHECKING:
     from cofuse.jobs.batch import Result
@@ -58,13 +59,13 @@ def batch(
     ] = "tif",
     depth_maps: Flag = False,
     source_maps: Flag = False,
-    reading: ReadOptions = Reading(),  # noqa: B008 - frozen
-    aligning: Annotated[BatchAligning, Parameter(name="*")] = BatchAligning(),
-    fusing: FuseOptions = FusingOptions(),  # noqa: B008
-    writing: WriteOptions = WritingOptions(),  # noqa: B008
+    reading: ReadingOptions = ReadingOptions(),  # noqa: B008 - frozen
+    aligning: BatchAligning = BatchAligning(),
+    fusing: FusingOptions = FusingOptions(),  # noqa: B008
+    writing: WritingOptions = WritingOptions(),  # noqa: B008
     dry_run: Flag = False,
     quiet: Flag = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    as_json: Json = False,
 ) -> int:
     r"""Fuse many stacks in one go; run again, it does what is not done yet.
 
@@ -130,7 +131,7 @@ def batch(
             "which they can be told apart"
         )
     if dry_run:
-        _tell(plan, jobs.facts(plan), as_json=as_json)
+        _print(plan, jobs.facts(plan), as_json=as_json)
         return 0
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -150,25 +151,20 @@ def batch(
             say(f"[{number}/{len(groups)}] {group.name}: {in_options(str(result), ['batch'])}")
         results[group.name] = result
     outcome = jobs.write_summary(groups, [results[group.name] for group in groups])
-    if as_json or not quiet:
-        end = f", {time.perf_counter() - start:.1f} s: {output}"
-        _tell(outcome, jobs.facts(outcome), as_json=as_json, end=end)
+    end = f", {time.perf_counter() - start:.1f} s: {output}"
+    _print(outcome, jobs.facts(outcome), end, as_json=as_json, quiet=quiet)
     return int(any(result.state in _LEFT for result in outcome))
 
 
-def _tell(
-    results: Sequence[Result], facts: dict[str, Any], *, as_json: bool, end: str = ""
+def _print(
+    results: Sequence[Result],
+    facts: dict[str, Any],
+    end: str = "",
+    *,
+    as_json: bool,
+    quiet: bool = False,
 ) -> None:
-    """Print what became of the stacks, or will."""
-    if as_json:
-        print(json.dumps(facts, indent=2, ensure_ascii=False))
-        return
-    print(in_options(_table(results), ["batch"]))
-    print(", ".join(f"{count} {state}" for state, count in facts["counts"].items()) + end)
-
-
-def _table(results: Sequence[Result]) -> str:
-    """Lay the results out in columns."""
+    """Print what became of the stacks, or will, in a table."""
     rows = [("stack", "frames", "size", "sigma", "seconds", "state")]
     for result in results:
         known = result.width is not None
@@ -182,9 +178,6 @@ def _table(results: Sequence[Result]) -> str:
                 result.state + (f": {result.reason}" if result.reason else ""),
             )
         )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for name, *numbers, state in rows:
-        cells = [f"{cell:>{width}}" for cell, width in zip(numbers, widths[1:-1], strict=True)]
-        lines.append("  ".join([f"{name:<{widths[0]}}", *cells, state]))
-    return "\n".join(lines)
+    table = in_options("\n".join(columns(rows, left=(0, 5))), ["batch"])
+    counts = ", ".join(f"{count} {state}" for state, count in facts["counts"].items())
+    print_result(facts, f"{table}\n{counts}{end}", as_json=as_json, quiet=quiet)

@@ -1,31 +1,41 @@
-"""What commands share: progress bars and lines on standard error, folders."""
+"""What commands share: kinds of options, progress bars, printing the result, folders."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from cyclopts import Parameter, Token
+from cyclopts import Group, Parameter, Token
 
 from cofuse.cli.ending import say
 from cofuse.errors import CofuseError
 from cofuse.progress import Progress, ProgressCallback, silent
 
 __all__ = [
+    "COMMON",
     "Flag",
+    "Json",
     "Output",
     "Whole",
+    "columns",
     "empty_folder",
+    "print_result",
     "progress_bars",
     "say",
 ]
 
+#: The group of options that a command's help shows first.
+COMMON = Group("Parameters", sort_key=0)
+
 #: A switch without a ``--no-…`` form.
-Flag = Annotated[bool, Parameter(negative=())]
+Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
+#: The switch by which a command prints JSON.
+Json = Annotated[bool, Parameter(name="--json", negative=(), show_default=False)]
 
 
 def _whole(_: type, tokens: Sequence[Token]) -> int:
@@ -72,6 +82,29 @@ def progress_bars(*, quiet: bool) -> Iterator[ProgressCallback]:
 
     with bars:
         yield show
+
+
+def print_result(facts: Mapping[str, Any], words: str, *, as_json: bool, quiet: bool) -> None:
+    """Print the result of a command on standard output: as JSON, or in words, or not at all."""
+    if as_json:
+        from cofuse.files.reports import plain
+
+        print(json.dumps(plain(facts), indent=2, ensure_ascii=False))
+    elif not quiet:
+        print(words)
+
+
+def columns(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> list[str]:
+    """Lay rows out in columns, flush right but for those whose numbers are in ``left``."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            f"{cell:<{width}}" if number in left else f"{cell:>{width}}"
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def empty_folder(path: Path, *, overwrite: bool) -> Path:

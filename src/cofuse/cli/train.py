@@ -8,12 +8,10 @@ import tempfile
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from cofuse.arguments import check, check_number
-from cofuse.cli.console import Flag, Output, Whole, say
+from cofuse.cli.console import Flag, Json, Output, Whole, print_result, say
 from cofuse.errors import CofuseError
 
 if TYPE_CHECKING:
@@ -37,7 +35,7 @@ def train(
     helpers: Whole = 0,
     seed: Whole = 0,
     quiet: Flag = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    as_json: Json = False,
 ) -> None:
     """Train the networks of the preset auto on stacks made of photographs; wants the extra "gpu".
 
@@ -136,10 +134,8 @@ def train(
         write_networks(course.average, made)
         (made / _CARD).write_text(json.dumps(card, indent=1) + "\n", "utf-8")
         made.rename(output)
-    if as_json:
-        print(json.dumps(card, indent=2))
-    elif not quiet:
-        print(f"{course.step} steps on {card['device']} with {len(pictures)} photographs: {output}")
+    words = f"{course.step} steps on {card['device']} with {len(pictures)} photographs: {output}"
+    print_result(card, words, as_json=as_json, quiet=quiet)
 
 
 def _line(course: Course) -> str:

@@ -17,7 +17,7 @@ from cofuse.files.writing import check_destination, written_whole
 from cofuse.images import Fusion, Stack
 from cofuse.progress import SolverTrace
 
-__all__ = ["check_report", "fusion_report", "write_json"]
+__all__ = ["check_report", "fusion_report", "plain", "write_json"]
 
 PathLike = str | os.PathLike[str]
 
@@ -114,8 +114,7 @@ def fusion_report(
         "traces": {stage: _trace(trace) for stage, trace in fusion.trace.items()},
         "seconds": fusion.seconds,
     }
-    plain: dict[str, Any] = _plain(report)
-    return plain
+    return plain(report)
 
 
 def _shares(fusion: Fusion, stack: Stack) -> list[dict[str, Any]] | None:
@@ -140,6 +139,11 @@ def _trace(trace: SolverTrace) -> dict[str, Any]:
     }
 
 
+def plain(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn facts into what JSON knows; numbers that are not finite become None."""
+    return {str(name): _plain(value) for name, value in facts.items()}
+
+
 def _plain(value: Any) -> Any:
     """Turn a value into what JSON knows; what it does not know at all, into text."""
     if isinstance(value, np.generic | np.ndarray):
@@ -147,7 +151,7 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return plain(value)
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, float):
@@ -157,4 +161,4 @@ def _plain(value: Any) -> Any:
         return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if value is None or isinstance(value, bool | int):
         return value
-    return str(value)
+    return _plain(str(value))

@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike
 from cofuse.arguments import MOST_SIGMA, check, check_callback, check_number, check_sigma
 from cofuse.errors import CofuseError
 from cofuse.fusion.planning import Work, plan_fusion
-from cofuse.fusion.presets import PRESETS, FusionSettings, resolve_preset
+from cofuse.fusion.presets import PRESETS, FusionSettings, check_method, resolve_preset
 from cofuse.images import Fusion, Stack
 from cofuse.images.memory import used_memory
-from cofuse.model.devices import DEVICES, resolve_device
-from cofuse.operators import AnalysisOperator, load_operator
+from cofuse.model.devices import resolve_device
+from cofuse.operators import AnalysisOperator
 from cofuse.operators.patches import patch_positions
 from cofuse.progress import Preview, ProgressCallback, silent
 from cofuse.sensor.law import NoiseLaw
@@ -94,31 +94,17 @@ def fuse(
     """
     stack = Stack.of(frames, white=white)
     settings = resolve_preset(preset)
-    check_number("denoise", denoise, 0, 1)
     law = _given_noise(stack, sigma, noise)
     if max_memory is not None:
         check_number("max_memory", max_memory, 1, unit="bytes")
-    check("device", device, f"one of {', '.join(DEVICES)}", lambda given: isinstance(given, str))
+    operator = check_method(settings, denoise=denoise, device=device, operator=operator)
     check("align", align, "True or False", lambda given: given in (True, False))
     check_callback("progress", progress)
     if preview is not None:
         check_callback("preview", preview)
     if len(stack) == 1:
         warnings.warn("one frame only: there is nothing to fuse, it is restored", stacklevel=2)
-    if settings.method == "mixed" and operator is not None:
-        raise CofuseError(
-            "an operator was given, but the trained model has filters of its own; use operators "
-            "with the preset fast or paper"
-        )
-    if settings.method == "mixed":
-        place = resolve_device(device, pixels=len(stack) * stack.height * stack.width)
-    elif device in ("auto", "cpu"):
-        place = "cpu"
-    else:
-        raise CofuseError(
-            f"device {device} was asked for, but only the preset auto runs on devices; use it, or "
-            "`device='cpu'`"
-        )
+    pixels = len(stack) * stack.height * stack.width
     if align:
         from cofuse.alignment import align_stack, aligned
 
@@ -132,18 +118,16 @@ def fuse(
         restores=(law is None or law.overall > 0) and denoise > 0,
     )
     plan = plan_fusion(work, max_memory=max_memory, used=_used_memory(), begun=stack.at_hand)
-    if settings.method != "mixed":
-        if not isinstance(operator, AnalysisOperator):
-            operator = load_operator(settings.operator if operator is None else operator)
+    if operator is not None:
         patch_positions(stack.shape, operator.patch_size, 1)  # refuses a picture below patch size
     # Frames are looked at several times: each is decoded and brought into place once.
     with stack.kept(len(stack) * stack.frame_bytes if plan.keep_frames else 0) as kept:
-        if settings.method == "mixed":
+        if operator is None:
             from cofuse.fusion.auto import MixedRun
 
+            place = resolve_device(device, pixels=pixels)
             mixed = MixedRun(kept, settings, progress, plan, device=place, preview=preview)
             return mixed.fuse(law, denoise)
-        assert isinstance(operator, AnalysisOperator)
         if settings.method == "shrinkage":
             from cofuse.fusion.fast import ShrinkageRun
 

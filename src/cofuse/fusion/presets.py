@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from cofuse.arguments import check, check_number
+from cofuse.errors import CofuseError
+from cofuse.model.devices import DEVICES, resolve_device
+from cofuse.model.runtime import model_folder
+from cofuse.operators import AnalysisOperator, load_operator
 
-__all__ = ["PRESETS", "FusionSettings", "resolve_preset"]
+__all__ = ["PRESETS", "FusionSettings", "check_method", "resolve_preset"]
 
 #: What settings that are words may be.
 _WORDS = {
@@ -102,3 +107,44 @@ def resolve_preset(preset: str | FusionSettings) -> FusionSettings:
         return preset
     check("preset", preset, f"one of {', '.join(PRESETS)}", PRESETS.__contains__)
     return PRESETS[preset]
+
+
+def check_method(
+    settings: FusionSettings,
+    *,
+    denoise: float,
+    device: str,
+    operator: AnalysisOperator | str | Path | None,
+) -> AnalysisOperator | None:
+    """Refuse, before any frame is read, what the method of these settings cannot do.
+
+    The arguments are those of `fuse`. Returns the operator that measures activity, or None for the
+    trained model, which has none.
+    """
+    check_number("denoise", denoise, 0, 1)
+    check("device", device, f"one of {', '.join(DEVICES)}", lambda given: isinstance(given, str))
+    if settings.method == "mixed":
+        if operator is not None:
+            raise CofuseError(
+                "an operator was given, but the trained model has filters of its own; use "
+                "operators with the preset fast or paper"
+            )
+        if device != "auto":
+            resolve_device(device)
+        model_folder(settings.model)
+        return None
+    if device not in ("auto", "cpu"):
+        raise CofuseError(
+            f"device {device} was asked for, but only the preset auto runs on devices; use it, or "
+            "`device='cpu'`"
+        )
+    if settings.method == "letter" and denoise != 1:
+        raise CofuseError(
+            f"`denoise` is {denoise}, but the letter's method restores whole; use the preset auto "
+            "or fast, or sigma 0"
+        )
+    if settings.method == "shrinkage":
+        load_operator(settings.restoring_operator)
+    if isinstance(operator, AnalysisOperator):
+        return operator
+    return load_operator(settings.operator if operator is None else operator)

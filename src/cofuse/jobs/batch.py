@@ -20,14 +20,14 @@ from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
 from cofuse.files import read_stack, write_json
 from cofuse.files.owners import is_of_this_machine, locked, who
+from cofuse.files.reports import plain
 from cofuse.files.transaction import clear_leftovers
 from cofuse.files.writing import check_destination
-from cofuse.jobs.checking import check_options
 from cofuse.jobs.grouping import Group
 from cofuse.jobs.options import Maps, Request
 from cofuse.jobs.outputs import noise_in_words, preview_path
 from cofuse.jobs.run import Job
-from cofuse.jobs.saved import read_saved
+from cofuse.jobs.settings import check_options, read_saved
 from cofuse.jobs.slabs import slab_folder
 from cofuse.progress import ProgressCallback, silent
 
@@ -198,7 +198,7 @@ class Batch:
             "counts": dict(counts),
             "stacks": [dataclasses.asdict(result) for result in results],
         }
-        return _plain(facts)
+        return plain(facts)
 
     def write_summary(self, groups: Sequence[Group], results: Sequence[Result]) -> list[Result]:
         """Write what `facts` tells beside the results; returns these as they stand by then.
@@ -326,16 +326,6 @@ def _read_json(path: Path) -> dict[str, Any] | None:
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest()
-
-
-def _plain(value: dict[str, Any]) -> dict[str, Any]:
-    """Turn paths into text; of names that are no text, what can be written."""
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    # NaN and infinities become None.
-    plain: dict[str, Any] = json.loads(
-        text.encode("utf-8", "replace"), parse_constant=lambda _: None
-    )
-    return plain
 
 
 def _line(message: object) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import warnings
 from collections.abc import Sequence
@@ -27,8 +25,6 @@ __all__ = [
     "check_maps",
     "check_outputs",
     "noise_in_words",
-    "option_facts",
-    "plain",
     "preview_path",
     "write_depth",
     "write_picture",
@@ -190,17 +186,3 @@ def noise_in_words(sigma: float, counts: float, *, estimated: bool = False) -> s
     """Say the noise in 8-bit grey levels, and in the files' own counts where those differ."""
     notes = [f"{counts:.3g} counts"] * (counts != sigma) + ["estimated"] * estimated
     return f"sigma {sigma:.1f}" + (f" ({', '.join(notes)})" if notes else "")
-
-
-def option_facts(request: Request) -> dict[str, Any]:
-    """The options of a job, for its report."""
-    facts = dataclasses.asdict(request)
-    facts.pop("output")
-    return plain(facts)
-
-
-def plain(facts: dict[str, Any]) -> dict[str, Any]:
-    """Turn facts into what JSON knows: paths into text, and names into text that can be encoded."""
-    text = json.dumps(facts, default=str, ensure_ascii=False).encode("utf-8", "replace")
-    result: dict[str, Any] = json.loads(text)
-    return result

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cofuse.alignment import Alignment
 from cofuse.errors import CofuseError
 from cofuse.files import Metadata, fusion_report, write_json
+from cofuse.files.reports import plain
 from cofuse.files.transaction import Transaction, clear_leftovers
 from cofuse.files.writing import check_output
 from cofuse.fusion import fuse
@@ -24,7 +25,6 @@ from cofuse.fusion.planning import Work, estimate_seconds, least_memory, plan_fu
 from cofuse.images import Fusion, Pixels, Stack
 from cofuse.images.memory import format_size, parse_size, used_memory
 from cofuse.jobs.aligned_frames import check_folder, write_aligned
-from cofuse.jobs.checking import check_options
 from cofuse.jobs.frames import (
     Frames,
     Held,
@@ -39,8 +39,6 @@ from cofuse.jobs.outputs import (
     check_maps,
     check_outputs,
     noise_in_words,
-    option_facts,
-    plain,
     write_depth,
     write_picture,
     write_source_map,
@@ -53,7 +51,7 @@ from cofuse.jobs.placing import (
     reference_index,
     save_transforms,
 )
-from cofuse.jobs.settings import check_size, chosen_settings, given_noise
+from cofuse.jobs.settings import check_options, check_size, chosen_settings, given_noise
 from cofuse.jobs.shortage import shortage_told
 from cofuse.jobs.slabs import check_slabs, fuse_slabs
 from cofuse.progress import Preview, ProgressCallback, silent
@@ -247,10 +245,11 @@ class Job:
         if fusing.operator:
             used["operator"] = fusing.operator
         facts = fusion_report(fusion, stack, used, str(request.output))
-        facts["options"] = option_facts(request)
+        facts["options"] = dataclasses.asdict(request)
+        del facts["options"]["output"]
         facts["hot_pixels"] = hot
-        facts["alignment"] = None if alignment is None else plain(alignment_facts(alignment))
-        return facts | self._facts
+        facts["alignment"] = None if alignment is None else alignment_facts(alignment)
+        return plain(facts | self._facts)
 
     def align_only(self, progress: ProgressCallback = silent) -> Alignment:
         """Write the aligned frames and do no more."""
