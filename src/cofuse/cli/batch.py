@@ -109,14 +109,16 @@ def batch(
         Print what batch.json tells instead of the table.
     """
     from cofuse.jobs.batch import SUMMARY, Batch
-    from cofuse.jobs.grouping import Grouping, find_groups
+    from cofuse.jobs.grouping import find_groups
 
     start = time.perf_counter()
     if not folders:
         raise CofuseError("no folders were given; name those that hold the stacks")
     groups = find_groups(
         folders,
-        Grouping(recursive=recursive, pattern=pattern, gap=gap),
+        recursive=recursive,
+        pattern=pattern,
+        gap=gap,
         leave_out=output,
         taken=(Path(SUMMARY).stem,),  # whose report would be the summary
     )
