@@ -24,7 +24,6 @@ SPEAKS_OF = {
     "cli/application.py": (),
     "cli/console.py": (),
     "cli/ending.py": (),
-    "cli/serving.py": ("serve",),
     "web/commands.py": ("fuse",),
 }
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from cofuse.cli.serving import can_show
+from cofuse.cli.serve import can_show
 from cofuse.web.events import Watchers
 from cofuse.web.limits import Config
 from cofuse.web.security import Door, is_loopback
