@@ -15,6 +15,7 @@ from cofuse.cli.console import (
     Flag,
     Json,
     Output,
+    Quiet,
     Whole,
     columns,
     print_result,
@@ -64,7 +65,7 @@ def batch(
     fusing: FusingOptions = FusingOptions(),  # noqa: B008
     writing: WritingOptions = WritingOptions(),  # noqa: B008
     dry_run: Flag = False,
-    quiet: Flag = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> int:
     r"""Fuse many stacks in one go; run again, it does what is not done yet.
@@ -103,10 +104,6 @@ def batch(
         changed since they were done.
     dry_run
         List the stacks and what would be done; do nothing.
-    quiet
-        No progress and no table; failures are told all the same.
-    as_json
-        Print what batch.json tells instead of the table.
     """
     from cofuse.jobs.batch import SUMMARY, Batch
     from cofuse.jobs.grouping import find_groups

@@ -21,6 +21,8 @@ __all__ = [
     "Flag",
     "Json",
     "Output",
+    "Overwrite",
+    "Quiet",
     "Whole",
     "columns",
     "empty_folder",
@@ -34,8 +36,13 @@ COMMON = Group("Parameters", sort_key=0)
 
 #: A switch without a ``--no-…`` form.
 Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
-#: The switch by which a command prints JSON.
-Json = Annotated[bool, Parameter(name="--json", negative=(), show_default=False)]
+
+#: Switches that mean the same for every command; `print_result` heeds the first two.
+Quiet = Annotated[Flag, Parameter(help="Print no progress and no summary.")]
+Json = Annotated[
+    Flag, Parameter(name="--json", help="Print the result as JSON instead of a summary.")
+]
+Overwrite = Annotated[Flag, Parameter(help="Replace output files that exist.")]
 
 
 def _whole(_: type, tokens: Sequence[Token]) -> int:

@@ -10,7 +10,17 @@ from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-from cofuse.cli.console import COMMON, Flag, Json, Output, Whole, print_result, progress_bars, say
+from cofuse.cli.console import (
+    COMMON,
+    Flag,
+    Json,
+    Output,
+    Quiet,
+    Whole,
+    print_result,
+    progress_bars,
+    say,
+)
 from cofuse.errors import CofuseError
 from cofuse.jobs.options import Aligning, Fusing, Maps, Reading, Request, Writing
 
@@ -92,7 +102,7 @@ def fuse(
     reading: ReadingOptions = ReadingOptions(),
     maps: MapOptions = MapOptions(),
     writing: WritingOptions = WritingOptions(),
-    quiet: Flag = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Fuse pictures focused at different distances into one sharp picture, and remove noise.
@@ -107,10 +117,6 @@ def fuse(
         The picture to write: .tif, .png, .jpg, .webp, .ome.tif or .bmp.
     reading, aligning, fusing, maps, writing
         Options in groups.
-    quiet
-        No plan, no progress bars and no summary.
-    as_json
-        Print the report instead of the plan and the summary.
     """
     from cofuse.jobs.placing import alignment_facts
     from cofuse.jobs.run import Job

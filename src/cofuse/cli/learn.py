@@ -6,7 +6,16 @@ import hashlib
 from pathlib import Path
 
 from cofuse.arguments import check_number
-from cofuse.cli.console import Flag, Json, Output, Whole, print_result, progress_bars
+from cofuse.cli.console import (
+    Flag,
+    Json,
+    Output,
+    Overwrite,
+    Quiet,
+    Whole,
+    print_result,
+    progress_bars,
+)
 from cofuse.errors import CofuseError
 from cofuse.learning import (
     MOST_PATCHES,
@@ -32,8 +41,8 @@ def learn(
     rounds: Whole = _DEFAULTS.rounds,
     seed: Whole = _DEFAULTS.seed,
     name: str | None = None,
-    overwrite: Flag = False,
-    quiet: Flag = False,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Learn an analysis operator from sharp pictures.
@@ -60,12 +69,6 @@ def learn(
         Seed of all that is random.
     name
         The operator's name: that of the file by default.
-    overwrite
-        Replace an operator file that exists.
-    quiet
-        No progress bar and no summary.
-    as_json
-        Print the course of the learning as JSON instead of the summary.
     """
     from cofuse import __version__
     from cofuse.files import check_report, picture_files, read_image, written_whole

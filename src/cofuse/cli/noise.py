@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from cofuse.cli.console import Flag, Json, columns, print_result, progress_bars
+from cofuse.cli.console import Json, Overwrite, Quiet, columns, print_result, progress_bars
 from cofuse.cli.fuse import AligningOptions, ReadingOptions, check_pictures
 from cofuse.jobs.options import Aligning
 
@@ -42,8 +42,8 @@ def noise(
     plot: Path | None = None,
     reading: ReadingOptions = ReadingOptions(),  # noqa: B008 - frozen
     aligning: NoiseAligning = NoiseAligning(),
-    overwrite: Flag = False,
-    quiet: Flag = False,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Estimate the noise of frames: by frequency, frame, colour and brightness.
@@ -62,12 +62,6 @@ def noise(
         Write a plot of it, against brightness and against frequency, to this file, .png.
     reading, aligning
         Options in groups. Frames are aligned first, because they are compared.
-    overwrite
-        Replace output files that exist.
-    quiet
-        No progress bars and no table.
-    as_json
-        Print what a report says of the noise instead of the table.
     """
     from cofuse.jobs.noise import noise_of_files
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cofuse.arguments import check, check_number
-from cofuse.cli.console import Flag, Json, Output, Whole, print_result, say
+from cofuse.cli.console import Flag, Json, Output, Quiet, Whole, print_result, say
 from cofuse.errors import CofuseError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def train(
     device: str = "auto",
     helpers: Whole = 0,
     seed: Whole = 0,
-    quiet: Flag = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Train the networks of the preset auto on stacks made of photographs; wants the extra "gpu".
@@ -68,10 +68,6 @@ def train(
         made between its steps, and a course can be repeated.
     seed
         Seed of all that is random.
-    quiet
-        Do not tell of validations, and print no summary.
-    as_json
-        Print the card instead of the summary.
     """
     for package in ("torch", "onnx"):
         if find_spec(package) is None:

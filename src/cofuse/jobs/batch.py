@@ -125,7 +125,7 @@ class Batch:
         if self.folder.exists() and not self.folder.is_dir():
             raise CofuseError(f"{self.folder} is a file; expected a folder for the results")
         summary = self.folder / SUMMARY
-        if summary.exists() and "stacks" not in (_read_json(summary) or {}):
+        if summary.exists() and "stacks" not in _read_json(summary):
             check_destination(summary, overwrite=self.like.writing.overwrite)
 
     def look(self, group: Group) -> Result | None:
@@ -138,10 +138,11 @@ class Batch:
         if frames < self.least:
             reason = f"{frames} frame{'s' * (frames != 1)}, fewer than {self.least}"
             return Result(group.name, "skipped", frames, reason)
-        before, digests = self._before(group), self._digests(group)
-        picture, *_ = self._outputs(group)
-        if before == digests and picture.exists():
-            return _result(group, "done before", _read_json(self._record(group)) or {})
+        record, digests = _read_json(self._report(group)), self._digests(group)
+        before = record.get("batch")
+        outputs = self._outputs(group)
+        if before == digests and outputs[0].exists():
+            return _result(group, "done before", record)
         overwrite = self._overwrites(group)
         if isinstance(before, dict) and not overwrite:
             changed = [what for what in digests if before.get(what) != digests[what]]
@@ -150,20 +151,17 @@ class Batch:
                 "again"
             )
         if self.folder.is_dir():
-            for path in (*self._outputs(group), self._record(group)):
+            for path in (*outputs, self._report(group)):
                 if path != self._slabs(group):
                     check_destination(path, overwrite=overwrite)
                 elif path.exists() and not overwrite:
                     raise CofuseError(f"{path} exists; pass `overwrite=True` to replace it")
         return None
 
-    def _before(self, group: Group) -> Any:
-        """The digests of frames and options that the stack was done with, if it was."""
-        return (_read_json(self._record(group)) or {}).get("batch")
-
     def _overwrites(self, group: Group) -> bool:
         """Whether results may be replaced: also those of just this, if the picture was deleted."""
-        return self.like.writing.overwrite or self._before(group) == self._digests(group)
+        before = _read_json(self._report(group)).get("batch")
+        return self.like.writing.overwrite or before == self._digests(group)
 
     def plan(self, group: Group) -> Result:
         """Say what would become of a stack."""
@@ -190,22 +188,20 @@ class Batch:
         return replace(result, warnings=said, traceback=trace)
 
     def facts(self, results: Sequence[Result]) -> dict[str, Any]:
-        """All there is to tell, for people's programs."""
-        counts = Counter(result.state for result in results)
+        """What the summary says of all stacks, as JSON."""
         facts = {
             "cofuse": __version__,
-            "output": str(self.folder),
-            "counts": dict(counts),
-            "stacks": [dataclasses.asdict(result) for result in results],
+            "output": self.folder,
+            "counts": Counter(result.state for result in results),
+            "stacks": results,
         }
         return plain(facts)
 
     def write_summary(self, groups: Sequence[Group], results: Sequence[Result]) -> list[Result]:
-        """Write what `facts` tells beside the results; returns these as they stand by then.
+        """Write the summary beside the results; returns these as they stand by then.
 
         Another run may have done stacks that this one has not, and written its summary already.
-        Whoever writes last sees after it that nothing has changed meanwhile: what is written is
-        true, whatever the order.
+        Each run writes again until nothing has changed meanwhile, so that the last summary is true.
         """
         told: list[Result] = []
         while (now := [*map(self._now, groups, results)]) != told:
@@ -233,27 +229,28 @@ class Batch:
             if (now := self.look(group)) is not None:  # another run was faster
                 return now
             writing = replace(self.like.writing, overwrite=self._overwrites(group))
-            request = replace(self._request(group, self.folder), writing=writing)
+            request = replace(self._request(group), writing=writing)
             # The frames as they are before they are read.
             job = Job(request, facts={"batch": self._digests(group)})
             return _result(group, "done", job.run(progress).report)
 
-    def _request(self, group: Group, folder: Path) -> Request:
-        """Ask for one stack's results in a folder."""
-        return replace(
-            self.like,
-            inputs=group.inputs,
-            output=folder / f"{group.name}{self.suffix}",
-            maps=Maps(
-                depth_map=folder / f"{group.name}-depth.png" if self.depth_maps else None,
-                source_map=folder / f"{group.name}-source.png" if self.source_maps else None,
-                report=folder / f"{group.name}.json",
-            ),
+    def _request(self, group: Group) -> Request:
+        """Ask for one stack's results."""
+        name = group.name
+        maps = Maps(
+            depth_map=self.folder / f"{name}-depth.png" if self.depth_maps else None,
+            source_map=self.folder / f"{name}-source.png" if self.source_maps else None,
+            report=self._report(group),
         )
+        output = self.folder / f"{name}{self.suffix}"
+        return replace(self.like, inputs=group.inputs, output=output, maps=maps)
+
+    def _report(self, group: Group) -> Path:
+        return self.folder / f"{group.name}.json"
 
     def _outputs(self, group: Group) -> list[Path]:
-        """All that is written for a stack besides its record, the picture first."""
-        request = self._request(group, self.folder)
+        """All that is written for a stack besides its report, the picture first."""
+        request = self._request(group)
         paths = [request.output]
         for path in (request.maps.depth_map, request.maps.source_map):
             if path is not None:
@@ -263,18 +260,16 @@ class Batch:
         return paths
 
     def _slabs(self, group: Group) -> Path:
-        return slab_folder(self._request(group, self.folder).output)
-
-    def _record(self, group: Group) -> Path:
-        return self.folder / f"{group.name}.json"
+        return slab_folder(self._request(group).output)
 
     def _digests(self, group: Group) -> dict[str, str]:
-        """What frames and options come down to; other frames and options have other digests."""
+        """Digests of frames and options, by which a later run knows what it finds done."""
         try:
             frames = [(file.name, file.stat()) for file in group.files]
         except OSError as error:
             raise CofuseError(f"{error.filename} cannot be opened: {error.strerror}") from error
-        options = dataclasses.asdict(self._request(group, Path()))
+        request = replace(self, folder=Path())._request(group)
+        options = dataclasses.asdict(request)
         del options["inputs"]
         # None changes a picture that was made: a damaged frame that is refused makes none.
         del options["writing"]["overwrite"], options["fusing"]["max_memory"]
@@ -315,13 +310,13 @@ def _result(group: Group, state: State, record: dict[str, Any]) -> Result:
         ) from error
 
 
-def _read_json(path: Path) -> dict[str, Any] | None:
-    """Read a report; None where there is none that can be read."""
+def _read_json(path: Path) -> dict[str, Any]:
+    """Read a report; an empty one where there is none that can be read."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _digest(value: Any) -> str:
