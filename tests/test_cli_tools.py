@@ -17,13 +17,11 @@ import pytest
 
 import cofuse
 import cofuse.evaluation.simulation
-from cofuse.cli.learn import learn as learn_command
 from cofuse.cli.simulate import simulate as simulate_command
 from cofuse.evaluation.metrics import psnr
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import read_image, write_image
 from cofuse.files.previews import filter_grid, index_picture, side_by_side
-from cofuse.learning import LearningSettings
 from cofuse.operators import (
     SHIPPED_OPERATORS,
     AnalysisOperator,
@@ -170,15 +168,6 @@ def test_learning_takes_folders_and_prints_json(place, capsys):
     assert {"objective", "coherence", "rank"} <= set(course["history"])
     assert all(len(values) == 2 for values in course["history"].values()) and course["reason"]
     assert load_operator("mine.npz").provenance["pictures"] == 2
-
-
-def test_learning_defaults_are_the_librarys_and_the_letters():
-    ours = inspect.signature(learn_command).parameters
-    settings = LearningSettings()
-    for name in ("subspace_dimension", "rounds", "seed"):
-        assert ours[name].default == getattr(settings, name)
-    assert (ours["patch_size"].default, ours["patches"].default) == (7, 10_000)
-    assert settings.rows == 64 and ours["rows"].default is None
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ __all__ = ["batch"]
 
 _HIDDEN = Parameter(parse=False)
 
-#: How stacks stand that this run has no picture of.
+#: States of stacks that are not done.
 _LEFT = ("in work", "failed")
 
 
@@ -88,11 +88,11 @@ def batch(
         name, whose first group (or that named stack) names the stack, such as (.+)_\d+.jpg; one
         that repeats a repetition, as (a+)+ does, may take hours over a name (Ctrl-C stops it)
     gap
-        Begin a new stack where the pause before the next picture of a folder is longer than so
-        many seconds, by the time they were taken; a stack is named after its first picture. With
+        Begin a new stack where the pause between two pictures of a folder, by the time they were
+        taken, is longer than this many seconds; a stack is named after its first picture. With
         --pattern, within each of its groups.
     least
-        Fewest frames of a stack; what has fewer is skipped.
+        Fewest frames of a stack; stacks with fewer are skipped.
     picture_format
         Format of the pictures.
     depth_maps
@@ -163,7 +163,7 @@ def _print(
     as_json: bool,
     quiet: bool = False,
 ) -> None:
-    """Print what became of the stacks, or will, in a table."""
+    """Print a table of the stacks and their states."""
     rows = [("stack", "frames", "size", "sigma", "seconds", "state")]
     for result in results:
         known = result.width is not None

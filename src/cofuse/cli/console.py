@@ -46,7 +46,7 @@ Overwrite = Annotated[Flag, Parameter(help="Replace output files that exist.")]
 
 
 def _whole(_: type, tokens: Sequence[Token]) -> int:
-    """Read a whole number; unlike the parser's own way, 2.7 is not taken for 3."""
+    """Read a whole number; the parser's own converter would take 2.7 for 3."""
     (token,) = tokens
     try:
         return int(token.value)
@@ -63,7 +63,7 @@ Output = Annotated[Path, Parameter(name=["--output", "-o"])]
 
 @contextmanager
 def progress_bars(*, quiet: bool) -> Iterator[ProgressCallback]:
-    """Show a bar with the time left for every stage, on a terminal's standard error only."""
+    """Show a bar with the time left for every stage, if standard error is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield silent
         return
@@ -115,9 +115,9 @@ def columns(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> lis
 
 
 def empty_folder(path: Path, *, overwrite: bool) -> Path:
-    """Make sure of a folder to write many files to; a full one only with ``overwrite``.
+    """Check a folder to write many files to; one that is not empty only with ``overwrite``.
 
-    It is made with the files, by a `Transaction`.
+    It is not made here, but with the files, by a `Transaction`.
     """
     from cofuse.files.transaction import clear_leftovers
 

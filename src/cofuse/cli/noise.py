@@ -21,9 +21,9 @@ __all__ = ["noise"]
 
 _HIDDEN = Parameter(parse=False)
 
-#: Levels of frames that are this close, relatively, are the same for people.
+#: Frames whose noise levels differ by less than this factor are not listed.
 _ALIKE = 1.05
-#: Frames that are listed one by one.
+#: Most frames that are listed one by one.
 _LISTED = 16
 
 
@@ -48,8 +48,8 @@ def noise(
 ) -> None:
     """Estimate the noise of frames: by frequency, frame, colour and brightness.
 
-    Levels are standard deviations in 8-bit grey levels. That of a band of frequencies is the one
-    of white noise that would put as much into it: of white noise all bands agree.
+    Levels are standard deviations in 8-bit grey levels. The level of a frequency band is that of
+    white noise with as much power in the band, so that white noise has one level in all bands.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def noise(
 
 
 def _lines(law: NoiseLaw, stack: Stack) -> list[str]:
-    """Tell the law to people."""
+    """Describe the noise in a table."""
     kind = f"{'RGB' if stack.is_colour else 'grey'} {stack.dtype}"
     level = f"sigma {law.sigma:.2f} of 255"
     if stack.white != 255.0:
@@ -112,7 +112,7 @@ def _by_band(law: NoiseLaw) -> list[str]:
 
 
 def _by_frame(law: NoiseLaw, stack: Stack) -> list[str]:
-    """List the frames' levels, or among many the extremes, where they differ."""
+    """List the noise levels of the frames if they differ; of many frames only the extremes."""
     import numpy as np
 
     each = np.sqrt(np.mean(law.by_frame**2, axis=1)) * law.at_mid_grey

@@ -44,19 +44,19 @@ def train(
     Parameters
     ----------
     photos
-        Sharp colour photographs or folders of them, all of one size; every fifteenth is kept for
-        validation.
+        Sharp colour photographs or folders of them, all of one size; every fifteenth is used for
+        validation only.
     output
         The folder to write: the networks, and a card that says what they have seen.
     part
         What to train: weighing (of frames) or restoring (of noisy pictures). The other part is
-        that of the model to set out from.
+        taken from the model to start from.
     minutes
         How long.
     start_from
-        Name or folder of the model to set out from.
+        Name or folder of the model to start from.
     from_nothing
-        Let the part that is trained set out from nothing.
+        Train that part from random weights instead.
     rate
         Largest learning rate.
     side
@@ -64,8 +64,8 @@ def train(
     device
         auto, cpu, cuda or mps.
     helpers
-        Processes that make stacks and noisy pictures beside the training; without any they are
-        made between its steps, and a course can be repeated.
+        Processes that make stacks and noisy pictures during the training; with none they are made
+        between its steps, and the same seed makes the same networks.
     seed
         Seed of all that is random.
     """

@@ -48,15 +48,15 @@ class Result:
     name, state
         Which stack, and how it stands.
     frames
-        How many frames it has; where they were not looked at, how many files.
+        Number of frames, or of files if they were not read.
     reason
-        Why it was skipped or failed, or who is at work on it.
+        Why it was skipped or failed, or which process is at work on it.
     width, height, sigma, sigma_counts, seconds, output
         What its report says, where there is one.
     warnings
-        What was noticed meanwhile.
+        Warnings during the work.
     traceback
-        Where an error came from that nobody foresaw.
+        Of an error that is a bug.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Batch:
         Where the results go: of every stack NAME.tif, or another suffix, and NAME.json, the
         report with digests of frames and options. By these a later run knows what is done.
     like
-        The options of every job; its inputs, output and maps are of no account.
+        The options of every job; its inputs, output and maps are not used.
     suffix
         Suffix of the pictures.
     least
@@ -285,7 +285,7 @@ class Batch:
 
 
 def lock_path(folder: Path, name: str) -> Path:
-    """What is there while a run is at work on a stack; names may be of full length."""
+    """Name the lock of a stack; a digest, as the stack's name may be as long as names can be."""
     return folder / f".cofuse-lock-{_digest(name)[:16]}"
 
 

@@ -1,4 +1,4 @@
-"""Too little memory in the midst of the work, told in one line."""
+"""Out of memory during a job: one line that names the stage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["shortage_told"]
 
 @contextmanager
 def shortage_told(progress: ProgressCallback) -> Iterator[ProgressCallback]:
-    """Pass progress on, and name the stage at which there was too little memory."""
+    """Pass progress on, and if memory runs out raise an error that names the stage."""
     stage = "start"
 
     def tell(step: Progress) -> None:
