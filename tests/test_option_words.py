@@ -145,17 +145,8 @@ def test_following_the_advice_works(tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     for name in "ab":
         write_image(f"{name}.tif", rng.integers(0, 65535, (24, 24), np.uint16))
-    arguments = (
-        "fuse",
-        "a.tif",
-        "b.tif",
-        "-o",
-        "out.jpg",
-        "--no-align",
-        "--preset",
-        "fast",
-        "--quiet",
-    )
+    plain = ("--no-align", "--preset", "fast", "--quiet")
+    arguments = ("fuse", "a.tif", "b.tif", "-o", "out.jpg", *plain)
     assert run(*arguments) == 2
     advice = capsys.readouterr().err
     assert "give up the finer steps with --bit-depth 8" in advice

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -130,7 +131,7 @@ def batch(
             "which they can be told apart"
         )
     if dry_run:
-        _print(plan, jobs.facts(plan), as_json=as_json)
+        print_result(jobs.facts(plan), _table(plan), as_json=as_json, quiet=False)
         return 0
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -150,20 +151,13 @@ def batch(
             say(f"[{number}/{len(groups)}] {group.name}: {in_options(str(result), ['batch'])}")
         results[group.name] = result
     outcome = jobs.write_summary(groups, [results[group.name] for group in groups])
-    end = f", {time.perf_counter() - start:.1f} s: {output}"
-    _print(outcome, jobs.facts(outcome), end, as_json=as_json, quiet=quiet)
+    words = f"{_table(outcome)}, {time.perf_counter() - start:.1f} s: {output}"
+    print_result(jobs.facts(outcome), words, as_json=as_json, quiet=quiet)
     return int(any(result.state in _LEFT for result in outcome))
 
 
-def _print(
-    results: Sequence[Result],
-    facts: dict[str, Any],
-    end: str = "",
-    *,
-    as_json: bool,
-    quiet: bool = False,
-) -> None:
-    """Print a table of the stacks and their states."""
+def _table(results: Sequence[Result]) -> str:
+    """Lay out the stacks and their states, with a count of each state in the last line."""
     rows = [("stack", "frames", "size", "sigma", "seconds", "state")]
     for result in results:
         known = result.width is not None
@@ -177,6 +171,6 @@ def _print(
                 result.state + (f": {result.reason}" if result.reason else ""),
             )
         )
-    table = in_options("\n".join(columns(rows, left=(0, 5))), ["batch"])
-    counts = ", ".join(f"{count} {state}" for state, count in facts["counts"].items())
-    print_result(facts, f"{table}\n{counts}{end}", as_json=as_json, quiet=quiet)
+    counts = Counter(result.state for result in results)
+    last = ", ".join(f"{count} {state}" for state, count in counts.items())
+    return in_options("\n".join([*columns(rows, left=(0, 5)), last]), ["batch"])

@@ -14,8 +14,7 @@ from cofuse.jobs.options import Aligning, Reading, Request
 from cofuse.jobs.outputs import check_distinct
 from cofuse.jobs.placing import given_alignment, put_in_place, reference_index
 from cofuse.jobs.settings import check_options
-from cofuse.jobs.shortage import shortage_told
-from cofuse.progress import ProgressCallback, silent
+from cofuse.progress import ProgressCallback, shortage_told, silent
 from cofuse.sensor import NoiseLaw, estimate_noise
 
 __all__ = ["noise_of_files"]

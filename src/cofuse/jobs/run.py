@@ -52,9 +52,8 @@ from cofuse.jobs.placing import (
     save_transforms,
 )
 from cofuse.jobs.settings import check_options, check_size, chosen_settings, given_noise
-from cofuse.jobs.shortage import shortage_told
 from cofuse.jobs.slabs import check_slabs, fuse_slabs
-from cofuse.progress import Preview, ProgressCallback, silent
+from cofuse.progress import Preview, ProgressCallback, shortage_told, silent
 
 if TYPE_CHECKING:
     from cofuse.depth import Depth
