@@ -94,6 +94,8 @@ def pytest_terminal_summary(
 def refused(place: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     """Check that a command line gets exit code 2, one line, and leaves every byte as it was.
 
+    Returns the line without its beginning.
+
     What is seen only ``late``, in the midst of the work, is told after the plan.
     """
 
@@ -111,6 +113,6 @@ def refused(place: Path, capsys: pytest.CaptureFixture[str]) -> Any:
         assert contents(place) == before
         for word in words:
             assert word in err, err
-        return err
+        return err.removeprefix("cofuse: error: ").strip()
 
     return check

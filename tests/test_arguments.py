@@ -24,22 +24,8 @@ MOVED = [sample_picture("coffee")[100:220, 100 + k : 260 + k] for k in (0, 1, 3)
 PATCHES = np.random.default_rng(0).normal(size=(16, 40))
 
 #: What is of the wrong kind for almost anything.
-ODD = [
-    None,
-    "x",
-    b"x",
-    1.5,
-    -1,
-    10**400,
-    float("nan"),
-    float("inf"),
-    1j,
-    True,
-    [],
-    {},
-    object(),
-    len,
-]
+ODD = [None, "x", b"x", 1.5, -1, 10**400, float("nan"), float("inf"), 1j, True, [], {}]
+ODD += [object(), len]
 
 
 def fuse(**arguments: Any) -> Any:

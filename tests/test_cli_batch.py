@@ -21,7 +21,7 @@ from PIL import Image
 from cofuse.cli import main
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import read_image, write_image
-from cofuse.jobs.grouping import Grouping, cut_at_pauses, find_groups, time_taken
+from cofuse.jobs.grouping import cut_at_pauses, find_groups, time_taken
 from cofuse.jobs.run import Job
 
 FAST = ("--preset", "fast", "--sigma", "0", "--no-align", "--hot-pixels", "off")
@@ -72,7 +72,7 @@ def names(*folders: str, **how: Any) -> dict[str, list[str]]:
     """What stacks are found, and the pictures of each."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        groups = find_groups([Path(folder) for folder in folders], Grouping(**how))
+        groups = find_groups([Path(folder) for folder in folders], **how)
     return {group.name: [file.name for file in group.files] for group in groups}
 
 

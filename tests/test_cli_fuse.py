@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, get_args
 
 import cv2
 import numpy as np
@@ -21,11 +20,10 @@ import tifffile
 
 import cofuse
 from cofuse import fusion
-from cofuse.cli.fuse import AlignOptions, FuseOptions, ReadOptions
+from cofuse.cli.fuse import AligningOptions, FusingOptions, ReadingOptions
 from cofuse.evaluation.metrics import psnr
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
 from cofuse.files import read_image, write_image
-from cofuse.jobs import run as jobs_run
 from cofuse.model.runtime import MODELS
 from tests.command_line import PLAN, command, contents, run
 from tests.waiting import PATIENCE
@@ -88,17 +86,6 @@ def test_epsilon_can_be_set_although_it_has_no_default(place):
     assert not np.array_equal(read_image(place / "x.png"), read_image(place / "y.png"))
 
 
-def test_folder_is_taken_in_natural_order(place, scene, capsys):
-    folder = place / "frames"
-    folder.mkdir()
-    for name, frame in zip(("img10", "img9", "img1"), scene.frames, strict=True):
-        write_image(folder / f"{name}.png", frame)
-    (folder / "notes.txt").write_text("no picture")
-    assert run("fuse", folder, "-o", "x.png", "--json") == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report["frames"]["names"] == ["img1.png", "img9.png", "img10.png"]
-
-
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
 def test_multi_page_tiff_is_a_stack(place, scene, capsys, dtype):
     scale = {"uint8": 1, "uint16": 257, "float32": np.float32(1 / 255)}[dtype]
@@ -109,16 +96,6 @@ def test_multi_page_tiff_is_a_stack(place, scene, capsys, dtype):
     assert report["frames"]["count"] == 3 and report["frames"]["dtype"] == dtype
     image = read_image(place / "x.tif")
     assert image.dtype == dtype and np.array_equal(image, cofuse.fuse(frames, sigma=0).image)
-
-
-def test_colour_frames_of_sixteen_bits(place):
-    stack = simulate_stack(sample_picture(), frames=2, shape=(40, 48), dtype=np.uint16)
-    for name, frame in zip("de", stack.frames, strict=True):
-        write_image(place / f"{name}.png", frame)
-    arguments = ("fuse", "d.png", "e.png", "-o", "x.png", "--sigma", "0", "--quiet", "--no-align")
-    assert run(*arguments) == 0
-    image = read_image(place / "x.png")
-    assert image.dtype == np.uint16 and image.shape == (40, 48, 3)
 
 
 def test_white_is_passed_on(place, scene, capsys):
@@ -239,21 +216,6 @@ def test_pictures_below_patch_size_are_for_the_trained_model_only(place, refused
     assert np.array_equal(read_image(place / "x.png"), small)
 
 
-def test_source_map_can_be_read_back(place, scene):
-    frames = ("a.png", "b.png", "c.png")
-    arguments = ("fuse", *frames, "-o", "x.png", "--sigma", "0", "--no-align")
-    assert run(*arguments, "--source-map", "map.png", "--quiet") == 0
-    shades = read_image(place / "map.png")
-    assert shades.dtype == np.uint8 and shades.ndim == 2
-    index = np.rint(shades / 255 * 2).astype(int)
-    assert np.array_equal(index, cofuse.fuse(scene.frames, sigma=0).source_map)
-
-
-def test_quiet_prints_nothing(place, capsys):
-    assert run("fuse", "a.png", "b.png", "-o", "x.png", "--quiet") == 0
-    assert capsys.readouterr() == ("", "") and (place / "x.png").exists()
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -294,8 +256,8 @@ def test_defaults_are_the_librarys():
     theirs = inspect.signature(fusion.fuse).parameters
     ours = {
         field.name: field.default
-        for group in (ReadOptions, AlignOptions, FuseOptions)
-        for field in dataclasses.fields(get_args(group)[0])
+        for group in (ReadingOptions, AligningOptions, FusingOptions)
+        for field in dataclasses.fields(group)
     }
     # Files come from cameras and are aligned unless told otherwise; arrays are taken as they are.
     assert ours["align"] is True
@@ -303,19 +265,6 @@ def test_defaults_are_the_librarys():
     assert shared <= set(ours)
     assert {name: ours[name] for name in shared} == {name: theirs[name].default for name in shared}
     assert theirs["sigma"].default is None and ours["sigma"] == "auto"
-
-
-def test_wish_to_stop_is_granted(place, monkeypatch, capsys):
-    def interrupted(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(jobs_run, "fuse", interrupted)
-    before = contents(place)
-    outputs = ("-o", "x.png", "--report", "r.json", "--save-transforms", "t.json")
-    assert run("fuse", "a.png", "b.png", *outputs) == 130
-    out, err = capsys.readouterr()
-    assert out == "" and re.fullmatch(PLAN + "cofuse: interrupted[^\n]*\n", err)
-    assert contents(place) == before
 
 
 # --- what it refuses -----------------------------------------------------------------------------
@@ -512,14 +461,6 @@ def test_read_only_folder(place, refused):
     locked.chmod(0o755)
 
 
-def test_full_disk_leaves_nothing_behind(place, refused, monkeypatch):
-    def no_space(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", no_space)
-    refused("fuse", *FRAMES, "-o", "x.png", words=("No space left",), late=True)
-
-
 # --- the real command ----------------------------------------------------------------------------
 
 
@@ -560,9 +501,3 @@ def test_names_a_terminal_cannot_spell_are_no_obstacle(place, scene):
     assert done.returncode == 0 and "sch\\xe4rfer.png" in done.stdout
     assert re.fullmatch(PLAN, done.stderr)
     assert (place / "schärfer.png").exists()
-
-
-def test_one_frame_through_the_real_command(place):
-    done = command("fuse", "a.png", "-o", "x.png", "--sigma", "0", cwd=place)
-    assert done.returncode == 0 and done.stdout.startswith("1 frame")
-    assert re.fullmatch(PLAN + "cofuse: warning: one frame[^\n]*\n", done.stderr)

@@ -20,7 +20,7 @@ from cofuse.jobs import noise as noise_job
 from cofuse.sensor.brightness import NoiseModel
 from cofuse.sensor.law import BANDS
 from cofuse.sensor.plot import plot_noise
-from tests.command_line import command, contents, run
+from tests.command_line import command, run
 
 Array = np.ndarray[Any, Any]
 
@@ -46,21 +46,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write_frames("stack", noisy_frames())
     return tmp_path
-
-
-@pytest.fixture
-def refused(place: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run what is wrong; the line it says, without its beginning."""
-
-    def one_line(*arguments: object) -> str:
-        before = contents(place)
-        assert run(*arguments) == 2
-        out, err = capsys.readouterr()
-        assert not out and err.startswith("cofuse: error: ") and err.count("\n") == 1
-        assert contents(place) == before
-        return err.removeprefix("cofuse: error: ").strip()
-
-    return one_line
 
 
 # --- the table ------------------------------------------------------------------------------------

@@ -17,13 +17,11 @@ import pytest
 
 import cofuse
 import cofuse.evaluation.simulation
-from cofuse.cli.learn import learn as learn_command
 from cofuse.cli.simulate import simulate as simulate_command
 from cofuse.evaluation.metrics import psnr
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import read_image, write_image
 from cofuse.files.previews import filter_grid, index_picture
-from cofuse.learning import LearningSettings
 from cofuse.operators import (
     SHIPPED_OPERATORS,
     AnalysisOperator,
@@ -66,21 +64,21 @@ def test_every_command_explains_itself(name, capsys):
     assert err == "" and name in out and "Usage" in out
 
 
-def test_fuse_help_names_units_and_options(capsys):
-    assert run("fuse", "--help") == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert "8-bit grey levels" in text
-    for option in ("--preset", "--sigma", "--operator", "--source-map", "--report", "--overwrite"):
-        assert option in text
-    for option in ("--quiet", "--json", "--no-align", "--set", "--output", "-o", "--denoise"):
-        assert option in text
-
-
-def test_learn_help_names_what_learning_takes(capsys):
-    assert run("learn", "--help") == 0
-    text = " ".join(capsys.readouterr().out.split())
-    for option in ("--patch-size", "--rows", "--patches", "--rounds", "--separable", "--seed"):
-        assert option in text
+def test_help_of_fuse_fits_two_screens_and_begins_with_what_most_need(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("PYTHONIOENCODING", "utf-8")
+    text = command("fuse", "--help").stdout
+    assert text.count("\n") <= 100 and "8-bit grey levels" in text
+    groups = re.findall(r"^╭─ ([A-Z][a-z ]+) ─", text, re.MULTILINE)
+    assert groups == [
+        *("Arguments", "Parameters", "Fusion", "Maps and reports", "Alignment"),
+        "Frames and files",
+    ]
+    common = text[text.index("─ Parameters ") : text.index("─ Fusion ")]
+    assert re.findall(r"^│ [* ] +(--[a-z-]+)", common, re.MULTILINE) == [
+        *("--output", "--preset", "--sigma", "--denoise", "--align", "--frames", "--depth-map"),
+        *("--bit-depth", "--overwrite", "--quiet", "--json"),
+    ]
 
 
 def test_real_command_refuses_without_a_traceback(tmp_path):
@@ -170,15 +168,6 @@ def test_learning_takes_folders_and_prints_json(place, capsys):
     assert {"objective", "coherence", "rank"} <= set(course["history"])
     assert all(len(values) == 2 for values in course["history"].values()) and course["reason"]
     assert load_operator("mine.npz").provenance["pictures"] == 2
-
-
-def test_learning_defaults_are_the_librarys_and_the_letters():
-    ours = inspect.signature(learn_command).parameters
-    settings = LearningSettings()
-    for name in ("subspace_dimension", "rounds", "seed"):
-        assert ours[name].default == getattr(settings, name)
-    assert (ours["patch_size"].default, ours["patches"].default) == (7, 10_000)
-    assert settings.rows == 64 and ours["rows"].default is None
 
 
 @pytest.mark.parametrize(

@@ -157,10 +157,3 @@ def test_training_without_a_package_says_what_to_install(place, refused, monkeyp
     monkeypatch.setitem(sys.modules, package, None)
     asked = ("train", "photos", "-o", "x", "--from-nothing", *QUICK)
     refused(*asked, words=(f"training needs {package}", "cofuse[gpu]"))
-
-
-def test_help_names_what_training_takes(capsys):
-    assert run("train", "--help") == 0
-    text = " ".join(capsys.readouterr().out.split())
-    for option in ("--part", "--minutes", "--start-from", "--from-nothing", "--side", "--helpers"):
-        assert option in text

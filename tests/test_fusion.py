@@ -646,7 +646,7 @@ HALF = np.full((16, 16), 0.5, np.float32)
         ([GREY, GREY], {"denoise": -0.1}, ["`denoise` is -0.1", "0 to 1"]),
         ([GREY, GREY], {"denoise": 1.01, "preset": "fast"}, ["`denoise` is 1.01"]),
         ([GREY, GREY], {"denoise": np.nan}, ["`denoise` is nan"]),
-        ([GREY, GREY], {"denoise": 0.5, "preset": "paper"}, ["denoise is 0.5", "auto or fast"]),
+        ([GREY, GREY], {"denoise": 0.5, "preset": "paper"}, ["`denoise` is 0.5", "auto or fast"]),
         ([GREY, GREY], {"sigma": -1}, ["`sigma` is -1"]),
         ([GREY, GREY], {"sigma": np.nan}, ["`sigma` is nan"]),
         ([GREY, GREY], {"sigma": np.inf}, ["`sigma` is inf"]),

@@ -24,7 +24,6 @@ SPEAKS_OF = {
     "cli/application.py": (),
     "cli/console.py": (),
     "cli/ending.py": (),
-    "cli/serving.py": ("serve",),
     "web/options.py": ("fuse",),
 }
 
@@ -78,7 +77,7 @@ def test_every_option_that_is_named_exists(module):
     default = ("serve",) if room == "web" else (Path(name).stem,)
     known = options_of(*SPEAKS_OF.get(module, default)) | options_of()
     for text in texts(PACKAGE / module):
-        if ">>>" in text or text == "--output":
+        if ">>>" in text or text in ("--output", "--json"):
             continue  # an example, run as one; where the option is made
         for match in OPTION.finditer(text):
             elsewhere = re.match(r" of cofuse (\w+)", text[match.end() :])
@@ -146,17 +145,8 @@ def test_following_the_advice_works(tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     for name in "ab":
         write_image(f"{name}.tif", rng.integers(0, 65535, (24, 24), np.uint16))
-    arguments = (
-        "fuse",
-        "a.tif",
-        "b.tif",
-        "-o",
-        "out.jpg",
-        "--no-align",
-        "--preset",
-        "fast",
-        "--quiet",
-    )
+    plain = ("--no-align", "--preset", "fast", "--quiet")
+    arguments = ("fuse", "a.tif", "b.tif", "-o", "out.jpg", *plain)
     assert run(*arguments) == 2
     advice = capsys.readouterr().err
     assert "give up the finer steps with --bit-depth 8" in advice

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from cofuse.cli.serving import can_show
+from cofuse.cli.serve import can_show
 from cofuse.web.limits import Config
 from cofuse.web.security import is_loopback, is_own_host
 from tests.command_line import run

@@ -6,13 +6,16 @@ code never catches what a callback raises, so the exception reaches the caller.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
 
-__all__ = ["Preview", "Progress", "ProgressCallback", "SolverTrace", "silent"]
+from cofuse.errors import CofuseError, is_lack_of_memory
+
+__all__ = ["Preview", "Progress", "ProgressCallback", "SolverTrace", "shortage_told", "silent"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,27 @@ Preview = Callable[[slice, slice, NDArray[Any]], None]
 
 def silent(progress: Progress) -> None:
     """Ignore all progress: the default callback."""
+
+
+@contextmanager
+def shortage_told(progress: ProgressCallback) -> Iterator[ProgressCallback]:
+    """Pass progress on, and if memory runs out raise an error that names the stage."""
+    stage = "start"
+
+    def tell(step: Progress) -> None:
+        nonlocal stage
+        stage = step.stage
+        progress(step)
+
+    try:
+        yield tell
+    except Exception as error:
+        if not is_lack_of_memory(error):
+            raise
+        raise CofuseError(
+            f"out of memory at the stage {stage}; close other programs, raise the limit that is "
+            "set, or use fewer or smaller frames"
+        ) from error
 
 
 @dataclass(frozen=True)

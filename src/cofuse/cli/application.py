@@ -1,4 +1,4 @@
-"""The commands, put together, and arguments in their words."""
+"""The app with all commands, and messages about arguments turned into their options."""
 
 import re
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from cyclopts import App
 
 from cofuse import __version__
+from cofuse.cli.console import COMMON
 
 __all__ = ["COMMANDS", "app", "in_options", "load_commands"]
 
@@ -29,6 +30,7 @@ app = App(
     help="Fuse and restore multi-focus picture stacks. Noise levels are in 8-bit grey levels.",
     help_epilogue="Any command takes --debug to show where an error came from.",
     version=__version__,
+    group_parameters=COMMON,
     suppress_keyboard_interrupt=False,  # `main` has a word to say about it
 )
 for _name in COMMANDS:
@@ -36,7 +38,7 @@ for _name in COMMANDS:
 
 
 def load_commands(tokens: Sequence[str]) -> None:
-    """Load what a command line needs: one command, or for the overview all of them."""
+    """Import what a command line needs: one command, or all of them for the overview."""
     if not tokens or tokens[0] not in COMMANDS:
         for name in COMMANDS:
             app[name]
@@ -48,10 +50,10 @@ _ARGUMENT = re.compile(r"`(\w+)(?:=([^`]+))?`")
 
 
 def in_options(message: str, tokens: Sequence[str]) -> str:
-    """Say a message about arguments in the options of the command that was called.
+    """Turn arguments that a message names into options of the command that was called.
 
-    The library names arguments between backquotes, with or without a value. What the command has
-    no option for stays as it is.
+    The library names arguments between backquotes, with or without a value. Those for which the
+    command has no option stay as they are.
 
     >>> in_options("d.jpg exists; pass `overwrite=True`, not `nonsense=3`", ["fuse"])
     'd.jpg exists; pass --overwrite, not `nonsense=3`'

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from cofuse.cli.application import in_options
-from cofuse.cli.console import Flag, Output, Whole, progress_bars, say
-from cofuse.cli.ending import Interruption
-from cofuse.cli.fuse import (
-    AligningOptions,
-    FuseOptions,
-    FusingOptions,
-    ReadOptions,
-    WriteOptions,
-    WritingOptions,
+from cofuse.cli.console import (
+    Flag,
+    Json,
+    Output,
+    Quiet,
+    Whole,
+    columns,
+    print_result,
+    progress_bars,
+    say,
 )
+from cofuse.cli.ending import Interruption
+from cofuse.cli.fuse import AligningOptions, FusingOptions, ReadingOptions, WritingOptions
 from cofuse.errors import CofuseError
-from cofuse.jobs.options import Aligning, Reading, Request
+from cofuse.jobs.options import Aligning, Request
 
 if TYPE_CHECKING:
     from cofuse.jobs.batch import Result
@@ -32,7 +35,7 @@ __all__ = ["batch"]
 
 _HIDDEN = Parameter(parse=False)
 
-#: How stacks stand that this run has no picture of.
+#: States of stacks that are not done.
 _LEFT = ("in work", "failed")
 
 
@@ -58,13 +61,13 @@ def batch(
     ] = "tif",
     depth_maps: Flag = False,
     source_maps: Flag = False,
-    reading: ReadOptions = Reading(),  # noqa: B008 - frozen
-    aligning: Annotated[BatchAligning, Parameter(name="*")] = BatchAligning(),
-    fusing: FuseOptions = FusingOptions(),  # noqa: B008
-    writing: WriteOptions = WritingOptions(),  # noqa: B008
+    reading: ReadingOptions = ReadingOptions(),  # noqa: B008 - frozen
+    aligning: BatchAligning = BatchAligning(),
+    fusing: FusingOptions = FusingOptions(),  # noqa: B008
+    writing: WritingOptions = WritingOptions(),  # noqa: B008
     dry_run: Flag = False,
-    quiet: Flag = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> int:
     r"""Fuse many stacks in one go; run again, it does what is not done yet.
 
@@ -86,11 +89,11 @@ def batch(
         name, whose first group (or that named stack) names the stack, such as (.+)_\d+.jpg; one
         that repeats a repetition, as (a+)+ does, may take hours over a name (Ctrl-C stops it)
     gap
-        Begin a new stack where the pause before the next picture of a folder is longer than so
-        many seconds, by the time they were taken; a stack is named after its first picture. With
+        Begin a new stack where the pause between two pictures of a folder, by the time they were
+        taken, is longer than this many seconds; a stack is named after its first picture. With
         --pattern, within each of its groups.
     least
-        Fewest frames of a stack; what has fewer is skipped.
+        Fewest frames of a stack; stacks with fewer are skipped.
     picture_format
         Format of the pictures.
     depth_maps
@@ -102,20 +105,18 @@ def batch(
         changed since they were done.
     dry_run
         List the stacks and what would be done; do nothing.
-    quiet
-        No progress and no table; failures are told all the same.
-    as_json
-        Print what batch.json tells instead of the table.
     """
     from cofuse.jobs.batch import SUMMARY, Batch
-    from cofuse.jobs.grouping import Grouping, find_groups
+    from cofuse.jobs.grouping import find_groups
 
     start = time.perf_counter()
     if not folders:
         raise CofuseError("no folders were given; name those that hold the stacks")
     groups = find_groups(
         folders,
-        Grouping(recursive=recursive, pattern=pattern, gap=gap),
+        recursive=recursive,
+        pattern=pattern,
+        gap=gap,
         leave_out=output,
         taken=(Path(SUMMARY).stem,),  # whose report would be the summary
     )
@@ -130,7 +131,7 @@ def batch(
             "which they can be told apart"
         )
     if dry_run:
-        _tell(plan, jobs.facts(plan), as_json=as_json)
+        print_result(jobs.facts(plan), _table(plan), as_json=as_json, quiet=False)
         return 0
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -150,25 +151,13 @@ def batch(
             say(f"[{number}/{len(groups)}] {group.name}: {in_options(str(result), ['batch'])}")
         results[group.name] = result
     outcome = jobs.write_summary(groups, [results[group.name] for group in groups])
-    if as_json or not quiet:
-        end = f", {time.perf_counter() - start:.1f} s: {output}"
-        _tell(outcome, jobs.facts(outcome), as_json=as_json, end=end)
+    words = f"{_table(outcome)}, {time.perf_counter() - start:.1f} s: {output}"
+    print_result(jobs.facts(outcome), words, as_json=as_json, quiet=quiet)
     return int(any(result.state in _LEFT for result in outcome))
 
 
-def _tell(
-    results: Sequence[Result], facts: dict[str, Any], *, as_json: bool, end: str = ""
-) -> None:
-    """Print what became of the stacks, or will."""
-    if as_json:
-        print(json.dumps(facts, indent=2, ensure_ascii=False))
-        return
-    print(in_options(_table(results), ["batch"]))
-    print(", ".join(f"{count} {state}" for state, count in facts["counts"].items()) + end)
-
-
 def _table(results: Sequence[Result]) -> str:
-    """Lay the results out in columns."""
+    """Lay out the stacks and their states, with a count of each state in the last line."""
     rows = [("stack", "frames", "size", "sigma", "seconds", "state")]
     for result in results:
         known = result.width is not None
@@ -182,9 +171,6 @@ def _table(results: Sequence[Result]) -> str:
                 result.state + (f": {result.reason}" if result.reason else ""),
             )
         )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for name, *numbers, state in rows:
-        cells = [f"{cell:>{width}}" for cell, width in zip(numbers, widths[1:-1], strict=True)]
-        lines.append("  ".join([f"{name:<{widths[0]}}", *cells, state]))
-    return "\n".join(lines)
+    counts = Counter(result.state for result in results)
+    last = ", ".join(f"{count} {state}" for state, count in counts.items())
+    return in_options("\n".join([*columns(rows, left=(0, 5)), last]), ["batch"])

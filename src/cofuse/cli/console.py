@@ -1,35 +1,52 @@
-"""What commands share: progress bars and lines on standard error, folders."""
+"""What commands share: kinds of options, progress bars, printing the result, folders."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from cyclopts import Parameter, Token
+from cyclopts import Group, Parameter, Token
 
 from cofuse.cli.ending import say
 from cofuse.errors import CofuseError
 from cofuse.progress import Progress, ProgressCallback, silent
 
 __all__ = [
+    "COMMON",
     "Flag",
+    "Json",
     "Output",
+    "Overwrite",
+    "Quiet",
     "Whole",
+    "columns",
     "empty_folder",
+    "print_result",
     "progress_bars",
     "say",
 ]
 
+#: The group of options that a command's help shows first.
+COMMON = Group("Parameters", sort_key=0)
+
 #: A switch without a ``--no-…`` form.
-Flag = Annotated[bool, Parameter(negative=())]
+Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
+
+#: Switches that mean the same for every command; `print_result` heeds the first two.
+Quiet = Annotated[Flag, Parameter(help="Print no progress and no summary.")]
+Json = Annotated[
+    Flag, Parameter(name="--json", help="Print the result as JSON instead of a summary.")
+]
+Overwrite = Annotated[Flag, Parameter(help="Replace output files that exist.")]
 
 
 def _whole(_: type, tokens: Sequence[Token]) -> int:
-    """Read a whole number; unlike the parser's own way, 2.7 is not taken for 3."""
+    """Read a whole number; the parser's own converter would take 2.7 for 3."""
     (token,) = tokens
     try:
         return int(token.value)
@@ -46,7 +63,7 @@ Output = Annotated[Path, Parameter(name=["--output", "-o"])]
 
 @contextmanager
 def progress_bars(*, quiet: bool) -> Iterator[ProgressCallback]:
-    """Show a bar with the time left for every stage, on a terminal's standard error only."""
+    """Show a bar with the time left for every stage, if standard error is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield silent
         return
@@ -74,10 +91,33 @@ def progress_bars(*, quiet: bool) -> Iterator[ProgressCallback]:
         yield show
 
 
-def empty_folder(path: Path, *, overwrite: bool) -> Path:
-    """Make sure of a folder to write many files to; a full one only with ``overwrite``.
+def print_result(facts: Mapping[str, Any], words: str, *, as_json: bool, quiet: bool) -> None:
+    """Print the result of a command on standard output: as JSON, or in words, or not at all."""
+    if as_json:
+        from cofuse.files.reports import plain
 
-    It is made with the files, by a `Transaction`.
+        print(json.dumps(plain(facts), indent=2, ensure_ascii=False))
+    elif not quiet:
+        print(words)
+
+
+def columns(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> list[str]:
+    """Lay rows out in columns, flush right but for those whose numbers are in ``left``."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            f"{cell:<{width}}" if number in left else f"{cell:>{width}}"
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def empty_folder(path: Path, *, overwrite: bool) -> Path:
+    """Check a folder to write many files to; one that is not empty only with ``overwrite``.
+
+    It is not made here, but with the files, by a `Transaction`.
     """
     from cofuse.files.transaction import clear_leftovers
 

@@ -1,6 +1,6 @@
-"""How the program ends when it does not end well: signals, broken streams, no memory.
+"""Ending early: signals, closed streams, too little memory.
 
-Loaded before anything else, and hence without anything that takes time to load.
+Loaded before anything else, and hence imports nothing that takes time to load.
 """
 
 from __future__ import annotations
@@ -18,17 +18,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Interruption", "check_addresses", "open_streams", "say", "shut_output"]
 
-#: Seconds for which asking again is asking for the same: the first time is being heeded.
-_SAME = 5.0
+#: Seconds after a signal during which more signals are ignored, so that cleaning up is not stopped.
+_IGNORED = 5.0
 
-#: Bytes of addresses that libraries, kernels and threads take up before any picture is read.
+#: Bytes of address space that libraries, kernels and threads take before any picture is read.
 _LEAST_ADDRESSES = 1_000_000_000
 
 
 class Interruption:
-    """Turn signals that ask to stop into one `KeyboardInterrupt`.
-
-    Those that come shortly after it are let pass, so that nothing stops the cleaning up.
+    """Turn SIGINT, SIGTERM and SIGHUP into one `KeyboardInterrupt`.
 
     Attributes
     ----------
@@ -39,7 +37,7 @@ class Interruption:
     number = 0
 
     def __init__(self) -> None:
-        self._moment = -_SAME
+        self._moment = -_IGNORED
         known = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
         # What a shell or nohup has switched off stays so.
         self._heeded = [n for n in known if n and signal.getsignal(n) != signal.SIG_IGN]
@@ -48,33 +46,33 @@ class Interruption:
         sys.unraisablehook = self._lost
 
     def end(self) -> None:
-        """Let no more signals through: the exit code is decided."""
+        """Ignore all further signals: the exit code is decided."""
         for number in self._heeded:
             signal.signal(number, signal.SIG_IGN)
-        # Python ends itself by SIGINT, whatever the exit code, if an interrupt has left text that
-        # was being executed, as libraries do when they are loaded; executing some forgets that.
+        # If a KeyboardInterrupt has left an `exec`, as libraries use while they load, Python kills
+        # itself by SIGINT at exit, whatever the exit code. Another `exec` resets that.
         exec("")
 
     def _heed(self, number: int, frame: FrameType | None) -> None:
         moment = time.monotonic()
-        if moment - self._moment >= _SAME:
+        if moment - self._moment >= _IGNORED:
             Interruption.number, self._moment = number, moment
             raise KeyboardInterrupt
 
     @classmethod
     def check(cls) -> None:
-        """Stop here if that was asked for, and something made another error of it."""
+        """Raise again, if a signal came and a library turned the interrupt into another error."""
         if cls.number:
             raise KeyboardInterrupt
 
     def _lost(self, what: sys.UnraisableHookArgs) -> None:
-        """Ask again where the interrupt came at a place that no exception leaves."""
+        """Send the signal again if the interrupt was lost in `__del__` or a callback."""
         if not isinstance(what.exc_value, KeyboardInterrupt):
             sys.__unraisablehook__(what)
             return
         import threading
 
-        self._moment = -_SAME
+        self._moment = -_IGNORED
         threading.Timer(0.01, self._again, [threading.get_ident()]).start()
 
     def _again(self, thread: int) -> None:
@@ -85,7 +83,7 @@ class Interruption:
 
 
 def check_addresses() -> None:
-    """Refuse a limit on addresses under which libraries do not load, but bring the process down."""
+    """Refuse a limit on address space under which libraries crash when they are loaded."""
     try:
         import resource
     except ImportError:  # not Unix
@@ -99,12 +97,12 @@ def check_addresses() -> None:
 
 
 def say(line: str) -> None:
-    """Print one line for people, beside the results on standard output."""
+    """Print one line on standard error."""
     print(f"cofuse: {line}", file=sys.stderr)
 
 
 def open_streams() -> None:
-    """Give standard streams that are closed to nobody, lest files get their numbers."""
+    """Open the null device for closed standard streams, so that no file gets their numbers."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
@@ -115,5 +113,5 @@ def open_streams() -> None:
 
 
 def shut_output() -> None:
-    """Let what is still to be printed go nowhere, as it can go nowhere else."""
+    """Discard what is still to be printed: standard output cannot be written to."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,63 +1,92 @@
 """``cofuse fuse``: a stack in, one sharp and clean picture out."""
 
-from __future__ import annotations
+# Annotations are not postponed: commands in other modules take these classes further.
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
-from cofuse.cli.console import Flag, Output, Whole, progress_bars, say
+from cofuse.cli.console import (
+    COMMON,
+    Flag,
+    Json,
+    Output,
+    Quiet,
+    Whole,
+    print_result,
+    progress_bars,
+    say,
+)
 from cofuse.errors import CofuseError
 from cofuse.jobs.options import Aligning, Fusing, Maps, Reading, Request, Writing
 
-__all__ = [
-    "AlignOptions",
-    "FuseOptions",
-    "MapOptions",
-    "ReadOptions",
-    "WriteOptions",
-    "check_pictures",
-    "fuse",
-]
+__all__ = ["check_pictures", "fuse"]
+
+#: What most people need is shown first, all else in groups of its own.
+_COMMON = Parameter(group=COMMON)
+_FUSION, _MAPS, _ALIGNMENT, _FILES = (
+    Parameter(name="*", group=Group(name, sort_key=number), show_choices=False)
+    for number, name in enumerate(
+        ("Fusion", "Maps and reports", "Alignment", "Frames and files"), 1
+    )
+)
 
 
+@_FUSION
 @dataclass(frozen=True)
 class FusingOptions(Fusing):
     __doc__ = Fusing.__doc__
 
-    setting: Annotated[tuple[str, ...], Parameter(name="--set", negative=())] = ()
+    preset: Annotated[str, _COMMON] = "auto"
+    sigma: Annotated[str, _COMMON] = "auto"
+    denoise: Annotated[float, _COMMON] = 1.0
+    setting: Annotated[
+        tuple[str, ...], Parameter(name="--set", negative=(), show_default=False)
+    ] = ()
 
 
+@_MAPS
+@dataclass(frozen=True)
+class MapOptions(Maps):
+    __doc__ = Maps.__doc__
+
+    depth_map: Annotated[Path | None, _COMMON] = None
+
+
+@_ALIGNMENT
 @dataclass(frozen=True)
 class AligningOptions(Aligning):
     __doc__ = Aligning.__doc__
 
+    align: Annotated[bool, _COMMON] = True
     reference: Whole | None = None
     align_only: Flag = False
 
 
+@_FILES
+@dataclass(frozen=True)
+class ReadingOptions(Reading):
+    __doc__ = Reading.__doc__
+
+    frames: Annotated[str | None, _COMMON] = None
+
+
+@_FILES
 @dataclass(frozen=True)
 class WritingOptions(Writing):
     __doc__ = Writing.__doc__
 
+    bit_depth: Annotated[Literal["8", "16", "float"] | None, _COMMON] = None
     quality: Whole | None = None
-    overwrite: Flag = False
-
-
-ReadOptions = Annotated[Reading, Parameter(name="*", group="Frames")]
-AlignOptions = Annotated[AligningOptions, Parameter(name="*", group="Alignment")]
-FuseOptions = Annotated[FusingOptions, Parameter(name="*", group="Fusion")]
-WriteOptions = Annotated[WritingOptions, Parameter(name="*", group="Pictures written")]
-MapOptions = Annotated[Maps, Parameter(name="*", group="Maps and reports")]
+    overwrite: Annotated[Flag, _COMMON] = False
 
 
 def check_pictures(pictures: Sequence[str], command: str) -> None:
-    """Refuse options that there are not; hyphens are let through for the lone one, a list."""
+    """Refuse unknown options: hyphens are let through for the lone one, a list of frames."""
     for picture in pictures:
         if picture.startswith("-") and picture != "-" and not Path(picture).exists():
             raise CofuseError(f"there is no option {picture}; see cofuse {command} --help")
@@ -66,13 +95,13 @@ def check_pictures(pictures: Sequence[str], command: str) -> None:
 def fuse(
     *pictures: Annotated[str, Parameter(allow_leading_hyphen=True)],
     output: Output,
-    reading: ReadOptions = Reading(),  # noqa: B008 - frozen
-    aligning: AlignOptions = AligningOptions(),
-    fusing: FuseOptions = FusingOptions(),
-    maps: MapOptions = Maps(),  # noqa: B008
-    writing: WriteOptions = WritingOptions(),
-    quiet: Flag = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    fusing: FusingOptions = FusingOptions(),
+    aligning: AligningOptions = AligningOptions(),
+    reading: ReadingOptions = ReadingOptions(),
+    maps: MapOptions = MapOptions(),
+    writing: WritingOptions = WritingOptions(),
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Fuse pictures focused at different distances into one sharp picture, and remove noise.
 
@@ -86,35 +115,26 @@ def fuse(
         The picture to write: .tif, .png, .jpg, .webp, .ome.tif or .bmp.
     reading, aligning, fusing, maps, writing
         Options in groups.
-    quiet
-        No plan, no progress bars and no summary.
-    as_json
-        Print the report instead of the plan and the summary.
     """
-    from cofuse.files import plain
     from cofuse.jobs.placing import alignment_facts
     from cofuse.jobs.run import Job
 
     start = time.perf_counter()
     check_pictures(pictures, "fuse")
     job = Job(Request(pictures, output, reading, aligning, fusing, writing, maps))
-    told = not (quiet or as_json)
-    if told:
+    if not (quiet or as_json):
         say(str(job.plan))
     with progress_bars(quiet=quiet) as progress:
-        if aligning.align_only:
+        if not aligning.align_only:
+            outcome = job.run(progress)
+            facts = outcome.report
+            words = outcome.summary(time.perf_counter() - start, output)
+        else:
             alignment = job.align_only(progress)
-            if as_json:
-                print(json.dumps(plain(alignment_facts(alignment)), indent=2, ensure_ascii=False))
-            elif told:
-                print(
-                    f"{len(alignment.kept)} of {len(alignment.names)} frames aligned, moved by up "
-                    f"to {alignment.largest_displacement():.1f} pixels, "
-                    f"{time.perf_counter() - start:.1f} s: {output}"
-                )
-            return
-        outcome = job.run(progress)
-    if as_json:
-        print(json.dumps(outcome.report, indent=2, ensure_ascii=False))
-    elif told:
-        print(outcome.summary(time.perf_counter() - start, output))
+            facts = alignment_facts(alignment)
+            words = (
+                f"{len(alignment.kept)} of {len(alignment.names)} frames aligned, moved by up to "
+                f"{alignment.largest_displacement():.1f} pixels, "
+                f"{time.perf_counter() - start:.1f} s: {output}"
+            )
+    print_result(facts, words, as_json=as_json, quiet=quiet)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from cofuse.arguments import check_number
-from cofuse.cli.console import Flag, Output, Whole, progress_bars
+from cofuse.cli.console import (
+    Flag,
+    Json,
+    Output,
+    Overwrite,
+    Quiet,
+    Whole,
+    print_result,
+    progress_bars,
+)
 from cofuse.errors import CofuseError
 from cofuse.learning import (
     MOST_PATCHES,
@@ -36,9 +41,9 @@ def learn(
     rounds: Whole = _DEFAULTS.rounds,
     seed: Whole = _DEFAULTS.seed,
     name: str | None = None,
-    overwrite: Flag = False,
-    quiet: Flag = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Learn an analysis operator from sharp pictures.
 
@@ -64,12 +69,6 @@ def learn(
         Seed of all that is random.
     name
         The operator's name: that of the file by default.
-    overwrite
-        Replace an operator file that exists.
-    quiet
-        No progress bar and no summary.
-    as_json
-        Print the course of the learning as JSON instead of the summary.
     """
     from cofuse import __version__
     from cofuse.files import check_report, picture_files, read_image, written_whole
@@ -116,12 +115,11 @@ def learn(
     with written_whole(output, overwrite=overwrite) as file:
         file.write(operator_bytes(learned.operator))
     trace = learned.trace
-    if as_json:
-        print(json.dumps({"reason": trace.reason, "history": trace.history}, indent=2))
-    elif not quiet:
-        h, m = learned.operator.rows.shape
-        print(
-            f"{h}x{m} operator from {patches} patches of {len(files)} pictures, rank "
-            f"{trace.last('rank'):.0f}, coherence {trace.last('coherence'):.3f}, {trace.reason}: "
-            f"{output}"
-        )
+    h, m = learned.operator.rows.shape
+    words = (
+        f"{h}x{m} operator from {patches} patches of {len(files)} pictures, rank "
+        f"{trace.last('rank'):.0f}, coherence {trace.last('coherence'):.3f}, {trace.reason}: "
+        f"{output}"
+    )
+    facts = {"reason": trace.reason, "history": trace.history}
+    print_result(facts, words, as_json=as_json, quiet=quiet)

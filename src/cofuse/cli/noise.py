@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from cofuse.cli.console import Flag, Whole, progress_bars
-from cofuse.cli.fuse import AligningOptions, ReadOptions, check_pictures
-from cofuse.jobs.options import Aligning, Reading
+from cofuse.cli.console import Json, Overwrite, Quiet, columns, print_result, progress_bars
+from cofuse.cli.fuse import AligningOptions, ReadingOptions, check_pictures
+from cofuse.jobs.options import Aligning
 
 if TYPE_CHECKING:
     from cofuse.images import Stack
@@ -23,9 +21,9 @@ __all__ = ["noise"]
 
 _HIDDEN = Parameter(parse=False)
 
-#: Levels of frames that are this close, relatively, are the same for people.
+#: Frames whose noise levels differ by less than this factor are not listed.
 _ALIKE = 1.05
-#: Frames that are listed one by one.
+#: Most frames that are listed one by one.
 _LISTED = 16
 
 
@@ -33,7 +31,6 @@ _LISTED = 16
 class NoiseAligning(AligningOptions):
     __doc__ = Aligning.__doc__
 
-    reference: Whole | None = None
     # These write something else.
     save_transforms: Annotated[Path | None, _HIDDEN] = None
     align_only: Annotated[bool, _HIDDEN] = False
@@ -43,16 +40,16 @@ def noise(
     *pictures: Annotated[str, Parameter(allow_leading_hyphen=True)],
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     plot: Path | None = None,
-    reading: ReadOptions = Reading(),  # noqa: B008 - frozen
-    aligning: Annotated[NoiseAligning, Parameter(name="*", group="Alignment")] = NoiseAligning(),
-    overwrite: Flag = False,
-    quiet: Flag = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    reading: ReadingOptions = ReadingOptions(),  # noqa: B008 - frozen
+    aligning: NoiseAligning = NoiseAligning(),
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Estimate the noise of frames: by frequency, frame, colour and brightness.
 
-    Levels are standard deviations in 8-bit grey levels. That of a band of frequencies is the one
-    of white noise that would put as much into it: of white noise all bands agree.
+    Levels are standard deviations in 8-bit grey levels. The level of a frequency band is that of
+    white noise with as much power in the band, so that white noise has one level in all bands.
 
     Parameters
     ----------
@@ -65,30 +62,27 @@ def noise(
         Write a plot of it, against brightness and against frequency, to this file, .png.
     reading, aligning
         Options in groups. Frames are aligned first, because they are compared.
-    overwrite
-        Replace output files that exist.
-    quiet
-        No progress bars and no table.
-    as_json
-        Print what a report says of the noise instead of the table.
     """
-    from cofuse.files import plain
-    from cofuse.jobs.noise import NoiseJob
+    from cofuse.jobs.noise import noise_of_files
 
     check_pictures(pictures, "noise")
-    job = NoiseJob(pictures, reading, aligning, output=output, plot=plot, overwrite=overwrite)
     with progress_bars(quiet=quiet) as progress:
-        found = job.run(progress)
-    law, stack = found.law, found.stack
-    if as_json:
-        facts = {"frames": list(stack.names), "sigma_counts": law.sigma * (stack.white / 255.0)}
-        print(json.dumps(plain(facts | law.facts()), indent=2, ensure_ascii=False))
-    elif not quiet:
-        print("\n".join(_lines(law, stack)))
+        law, stack = noise_of_files(
+            pictures,
+            reading,
+            aligning,
+            output=output,
+            plot=plot,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    facts = {"frames": stack.names, "sigma_counts": law.sigma * (stack.white / 255.0)}
+    words = "\n".join(_lines(law, stack))
+    print_result(facts | law.facts(), words, as_json=as_json, quiet=quiet)
 
 
 def _lines(law: NoiseLaw, stack: Stack) -> list[str]:
-    """Tell the law to people."""
+    """Describe the noise in a table."""
     kind = f"{'RGB' if stack.is_colour else 'grey'} {stack.dtype}"
     level = f"sigma {law.sigma:.2f} of 255"
     if stack.white != 255.0:
@@ -114,11 +108,11 @@ def _by_band(law: NoiseLaw) -> list[str]:
     for band, words in enumerate(ends):
         cells = (_with_error(*pair) for pair in zip(levels[:, band], errors[:, band], strict=True))
         rows.append((words, *cells))
-    return _columns(rows)
+    return columns(rows)
 
 
 def _by_frame(law: NoiseLaw, stack: Stack) -> list[str]:
-    """List the frames' levels, or among many the extremes, where they differ."""
+    """List the noise levels of the frames if they differ; of many frames only the extremes."""
     import numpy as np
 
     each = np.sqrt(np.mean(law.by_frame**2, axis=1)) * law.at_mid_grey
@@ -126,7 +120,7 @@ def _by_frame(law: NoiseLaw, stack: Stack) -> list[str]:
         return []
     told = [f"{level:.2f}" for level in each]
     if len(each) <= _LISTED:
-        return ["", *_columns([("frame", "sigma"), *zip(stack.names, told, strict=True)])]
+        return ["", *columns([("frame", "sigma"), *zip(stack.names, told, strict=True)])]
     least, most = int(each.argmin()), int(each.argmax())
     line = f"frames: {told[least]} ({stack.names[least]}) to {told[most]} ({stack.names[most]})"
     return ["", line]
@@ -139,7 +133,7 @@ def _by_brightness(law: NoiseLaw) -> list[str]:
     for level, sigma, error in law.brightness:
         model = f"{float(law.model.sigma_at(level)):.2f}"
         rows.append((f"{level:10.0f}", _with_error(sigma, sigma * error), model))
-    return ["", *_columns(rows)]
+    return ["", *columns(rows)]
 
 
 def _with_error(level: float, error: float) -> str:
@@ -149,13 +143,3 @@ def _with_error(level: float, error: float) -> str:
     except (LookupError, UnicodeEncodeError):
         sign = "+-"
     return f"{level:.2f} {sign} {error:.2f}"
-
-
-def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Lay rows out in columns, the first one to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *rest in rows:
-        cells = [f"{cell:>{width}}" for cell, width in zip(rest, widths[1:], strict=True)]
-        lines.append("  ".join([f"{first:<{widths[0]}}", *cells]))
-    return lines

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from cofuse.cli.console import Flag
+from cofuse.cli.console import Overwrite
 from cofuse.operators import SHIPPED_OPERATORS, AnalysisOperator, coherence, load_operator
 
 __all__ = ["operators"]
@@ -29,7 +29,7 @@ def show(
     name: str,
     *,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
-    overwrite: Flag = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Show an operator: its facts, and its filters as a picture.
 
@@ -39,8 +39,6 @@ def show(
         A shipped or built-in operator's name, or an operator file.
     output
         The picture to write: NAME.png by default.
-    overwrite
-        Replace a picture that exists.
     """
     from cofuse.files import write_image
     from cofuse.files.previews import filter_grid

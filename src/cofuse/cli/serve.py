@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import webbrowser
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from cofuse.arguments import check, check_number
 from cofuse.cli.console import Flag, Whole, say
 from cofuse.errors import CofuseError
 
-__all__ = ["serve"]
+if TYPE_CHECKING:
+    import uvicorn
+
+__all__ = ["can_show", "serve"]
+
+_PORT, _PORTS_TRIED = 8765, 40
+#: Seconds that open answers may take when the server stops.
+_PATIENCE = 2
 
 
 def serve(
@@ -57,22 +76,58 @@ def serve(
 
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "python_multipart")):
         raise CofuseError("the page needs more packages; install them: pip install 'cofuse[web]'")
-    from cofuse.cli.serving import Serving
+    import uvicorn
 
-    Serving(
-        host=host,
-        port=port,
-        data_dir=data_dir,
+    from cofuse.web.app import create_app
+    from cofuse.web.limits import Config
+    from cofuse.web.security import is_loopback
+
+    if port is not None:
+        check_number("port", port, 0, 2**16 - 1, whole=True)
+    check_number("max_frames", max_frames, 1, whole=True)
+    check("keep_days", keep_days, "a number of days above 0", lambda days: 0 < days < 36500)
+    configured = partial(
+        Config,
+        max_upload=_size(max_upload, "--max-upload"),
+        max_frames=max_frames,
+        max_pixels=_pixels(max_pixels),
+        keep_days=keep_days,
+        keep_size=_size(keep_size, "--keep-size"),
         demo=demo,
-        may_be_reached=i_know,
-        limits={
-            "max_upload": _size(max_upload, "--max-upload"),
-            "max_frames": _count(max_frames, "--max-frames"),
-            "max_pixels": _pixels(max_pixels),
-            "keep_days": _days(keep_days),
-            "keep_size": _size(keep_size, "--keep-size"),
-        },
-    ).run(open_browser=not no_open, say=say)
+    )
+    if not is_loopback(host):
+        if not i_know:
+            raise CofuseError(
+                f"{host} can be reached from other machines, and nothing is encrypted; pass "
+                "--i-know if you want that, or leave --host out"
+            )
+        say(
+            f"warning: other machines can reach {host}; whoever learns the token can use this "
+            "server, and the traffic is not encrypted"
+        )
+    with _listening(host, port) as listener, _folder(data_dir) as folder:
+        config = configured(folder=folder, host=host, port=listener.getsockname()[1])
+        app = create_app(config)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,  # addresses may hold the token
+                server_header=False,
+                timeout_graceful_shutdown=_PATIENCE,
+                limit_concurrency=1000,
+            )
+        )
+        app.state.service.closing = lambda: server.should_exit
+        address = f"{config.address}?token={config.token}"
+        with contextlib.suppress(KeyboardInterrupt), _ending_gently(server):
+            # The port listens already: who comes early waits until the server answers.
+            print(address, flush=True)
+            say("the page is served at this address; stop it with Ctrl-C")
+            if not no_open and can_show():
+                # Some browsers do not return until they are closed.
+                threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+            server.run(sockets=[listener])
 
 
 def _size(text: str, option: str) -> int:
@@ -95,13 +150,81 @@ def _pixels(text: str) -> int:
     return pixels
 
 
-def _count(number: int, option: str) -> int:
-    if number < 1:
-        raise CofuseError(f"{option} is {number}; expected 1 or more")
-    return number
+@contextlib.contextmanager
+def _listening(host: str, port: int | None) -> Iterator[socket.socket]:
+    """Take the port asked for, or the first that is free."""
+    ports = range(_PORT, _PORT + _PORTS_TRIED) if port is None else (port,)
+    reason: OSError | None = None
+    for number in ports:
+        try:
+            info = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
+            # With the protocol named, asyncio sends small answers without delay.
+            listener = socket.socket(info[0], socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        except OSError as error:
+            raise CofuseError(f"cannot listen at {host}:{number} ({error})") from error
+        with listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind(info[4])
+                listener.listen(512)
+            except OSError as error:
+                reason = error
+                continue
+            yield listener
+            return
+    raise CofuseError(f"cannot listen at {host}:{ports[0]} ({reason}); choose another --port")
 
 
-def _days(days: float) -> float:
-    if not 0 < days < 36500:
-        raise CofuseError(f"--keep-days is {days}; expected a number of days above 0")
-    return days
+@contextlib.contextmanager
+def _folder(data_dir: Path | None) -> Iterator[Path]:
+    """A private folder that goes with the server, or the one that stays."""
+    if data_dir is None:
+        with tempfile.TemporaryDirectory(prefix="cofuse-", ignore_cleanup_errors=True) as name:
+            yield Path(name).resolve()
+        return
+    folder = data_dir.absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = (folder / ".lock").open("w")
+    except OSError as error:
+        raise CofuseError(f"{folder} cannot be used: {error.strerror}; name another") from error
+    with lock:
+        _lock(lock, folder)
+        yield folder
+
+
+def _lock(file: Any, folder: Path) -> None:
+    """Refuse a folder that another server is using."""
+    try:
+        import fcntl
+    except ImportError:  # not Unix
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise CofuseError(f"{folder} is in use by another server; stop it first") from error
+
+
+def can_show() -> bool:
+    """Whether there is a screen to open a browser on; one of text would take the terminal."""
+    if sys.platform in ("win32", "darwin"):
+        return True
+    return any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
+
+
+@contextlib.contextmanager
+def _ending_gently(server: uvicorn.Server) -> Iterator[None]:
+    """Let a closed terminal or a shutdown end the server as Ctrl-C does, folder and all."""
+
+    def end(*_: object) -> None:
+        server.should_exit = True
+
+    before = {}
+    for name in ("SIGTERM", "SIGHUP"):  # uvicorn sends the first once more when it is done
+        if hasattr(signal, name):
+            before[name] = signal.signal(getattr(signal, name), end)
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)

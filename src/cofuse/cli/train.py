@@ -8,12 +8,10 @@ import tempfile
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from cofuse.arguments import check, check_number
-from cofuse.cli.console import Flag, Output, Whole, say
+from cofuse.cli.console import Flag, Json, Output, Quiet, Whole, print_result, say
 from cofuse.errors import CofuseError
 
 if TYPE_CHECKING:
@@ -36,8 +34,8 @@ def train(
     device: str = "auto",
     helpers: Whole = 0,
     seed: Whole = 0,
-    quiet: Flag = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Train the networks of the preset auto on stacks made of photographs; wants the extra "gpu".
 
@@ -46,19 +44,19 @@ def train(
     Parameters
     ----------
     photos
-        Sharp colour photographs or folders of them, all of one size; every fifteenth is kept for
-        validation.
+        Sharp colour photographs or folders of them, all of one size; every fifteenth is used for
+        validation only.
     output
         The folder to write: the networks, and a card that says what they have seen.
     part
         What to train: weighing (of frames) or restoring (of noisy pictures). The other part is
-        that of the model to set out from.
+        taken from the model to start from.
     minutes
         How long.
     start_from
-        Name or folder of the model to set out from.
+        Name or folder of the model to start from.
     from_nothing
-        Let the part that is trained set out from nothing.
+        Train that part from random weights instead.
     rate
         Largest learning rate.
     side
@@ -66,14 +64,10 @@ def train(
     device
         auto, cpu, cuda or mps.
     helpers
-        Processes that make stacks and noisy pictures beside the training; without any they are
-        made between its steps, and a course can be repeated.
+        Processes that make stacks and noisy pictures during the training; with none they are made
+        between its steps, and the same seed makes the same networks.
     seed
         Seed of all that is random.
-    quiet
-        Do not tell of validations, and print no summary.
-    as_json
-        Print the card instead of the summary.
     """
     for package in ("torch", "onnx"):
         if find_spec(package) is None:
@@ -136,10 +130,8 @@ def train(
         write_networks(course.average, made)
         (made / _CARD).write_text(json.dumps(card, indent=1) + "\n", "utf-8")
         made.rename(output)
-    if as_json:
-        print(json.dumps(card, indent=2))
-    elif not quiet:
-        print(f"{course.step} steps on {card['device']} with {len(pictures)} photographs: {output}")
+    words = f"{course.step} steps on {card['device']} with {len(pictures)} photographs: {output}"
+    print_result(card, words, as_json=as_json, quiet=quiet)
 
 
 def _line(course: Course) -> str:

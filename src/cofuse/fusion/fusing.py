@@ -18,12 +18,13 @@ from cofuse.fusion.presets import (
     AutoSettings,
     FastSettings,
     FusionSettings,
+    check_method,
     preset_name,
     resolve_preset,
 )
 from cofuse.images import Fusion, Stack
-from cofuse.model.devices import DEVICES, resolve_device
-from cofuse.operators import AnalysisOperator, load_operator
+from cofuse.model.devices import resolve_device
+from cofuse.operators import AnalysisOperator
 from cofuse.operators.patches import patch_positions
 from cofuse.progress import Preview, ProgressCallback, silent
 from cofuse.sensor.law import NoiseLaw
@@ -95,31 +96,17 @@ def fuse(
     """
     stack = Stack.of(frames, white=white)
     settings = resolve_preset(preset)
-    check_number("denoise", denoise, 0, 1)
     law = _given_noise(stack, sigma, noise)
     if max_memory is not None:
         check_number("max_memory", max_memory, 1, unit="bytes")
-    check("device", device, f"one of {', '.join(DEVICES)}", lambda given: isinstance(given, str))
+    operator = check_method(settings, denoise=denoise, device=device, operator=operator)
     check("align", align, "True or False", lambda given: given in (True, False))
     check_callback("progress", progress)
     if preview is not None:
         check_callback("preview", preview)
     if len(stack) == 1:
         warnings.warn("one frame only: there is nothing to fuse, it is restored", stacklevel=2)
-    if isinstance(settings, AutoSettings) and operator is not None:
-        raise CofuseError(
-            "an operator was given, but the trained model has filters of its own; use operators "
-            "with the preset fast or paper"
-        )
-    if isinstance(settings, AutoSettings):
-        place = resolve_device(device, pixels=len(stack) * stack.height * stack.width)
-    elif device in ("auto", "cpu"):
-        place = "cpu"
-    else:
-        raise CofuseError(
-            f"device {device} was asked for, but only the preset auto runs on devices; use it, or "
-            "`device='cpu'`"
-        )
+    pixels = len(stack) * stack.height * stack.width
     if align:
         from cofuse.alignment import align_stack, aligned
 
@@ -133,9 +120,11 @@ def fuse(
         restores=(law is None or law.overall > 0) and denoise > 0,
     )
     plan = plan_fusion(work, max_memory=max_memory, begun=stack.at_hand)
-    if isinstance(settings, AutoSettings):
-        # Frames are looked at several times: each is decoded and brought into place once.
-        with stack.kept() as kept:
+    if operator is not None:
+        patch_positions(stack.shape, operator.patch_size, 1)  # refuses a picture below patch size
+    # Frames are looked at several times: each is decoded and brought into place once.
+    with stack.kept() as kept:
+        if isinstance(settings, AutoSettings):
             from cofuse.fusion.auto import AutoRun
 
             return AutoRun(
@@ -143,13 +132,10 @@ def fuse(
                 settings=settings,
                 progress=progress,
                 keep_features=plan.keep_features,
-                device=place,
+                device=resolve_device(device, pixels=pixels),
                 preview=preview,
             ).fuse(law, denoise)
-    if not isinstance(operator, AnalysisOperator):
-        operator = load_operator(settings.operator if operator is None else operator)
-    patch_positions(stack.shape, operator.patch_size, 1)  # refuses a picture below patch size
-    with stack.kept() as kept:
+        assert operator is not None, "the other methods have one"
         if isinstance(settings, FastSettings):
             from cofuse.fusion.fast import FastRun
 

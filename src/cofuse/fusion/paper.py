@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cofuse.errors import CofuseError
 from cofuse.fusion.choice import Choice, choose, gather_patches, patch_activity, patch_votes
 from cofuse.fusion.presets import PaperSettings
 from cofuse.fusion.run import Run
@@ -28,12 +27,7 @@ class PaperRun(Run):
     operator: AnalysisOperator
 
     def fuse(self, noise: NoiseLaw | None, denoise: float) -> Fusion:
-        """Fuse; the letter knows no strength between all and nothing."""
-        if denoise != 1:
-            raise CofuseError(
-                f"denoise is {denoise}, but the letter's method restores whole; use the preset "
-                "auto or fast, or sigma 0"
-            )
+        """Fuse; the letter knows no strength between all and nothing, ``denoise`` is 1."""
         self.find_noise(noise)
         image, choice = self.estimate_and_reconstruct()
         return self.result(image, choice, estimated=noise is None)

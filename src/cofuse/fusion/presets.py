@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
 
 from cofuse.arguments import check, check_number
+from cofuse.errors import CofuseError
+from cofuse.model.devices import DEVICES, resolve_device
+from cofuse.model.runtime import model_folder
+from cofuse.operators import AnalysisOperator, load_operator
 
 __all__ = [
     "PRESETS",
@@ -17,6 +22,7 @@ __all__ = [
     "FastSettings",
     "FusionSettings",
     "PaperSettings",
+    "check_method",
     "preset_name",
     "resolve_preset",
 ]
@@ -138,3 +144,44 @@ def resolve_preset(preset: str | FusionSettings) -> FusionSettings:
 def preset_name(settings: FusionSettings) -> str:
     """Name the preset that settings belong to."""
     return next(name for name, known in PRESETS.items() if type(known) is type(settings))
+
+
+def check_method(
+    settings: FusionSettings,
+    *,
+    denoise: float,
+    device: str,
+    operator: AnalysisOperator | str | Path | None,
+) -> AnalysisOperator | None:
+    """Refuse, before any frame is read, what the method of these settings cannot do.
+
+    The arguments are those of `fuse`. Returns the operator that measures activity, or None for the
+    trained model, which has none.
+    """
+    check_number("denoise", denoise, 0, 1)
+    check("device", device, f"one of {', '.join(DEVICES)}", lambda given: isinstance(given, str))
+    if isinstance(settings, AutoSettings):
+        if operator is not None:
+            raise CofuseError(
+                "an operator was given, but the trained model has filters of its own; use "
+                "operators with the preset fast or paper"
+            )
+        if device != "auto":
+            resolve_device(device)
+        model_folder(settings.model)
+        return None
+    if device not in ("auto", "cpu"):
+        raise CofuseError(
+            f"device {device} was asked for, but only the preset auto runs on devices; use it, or "
+            "`device='cpu'`"
+        )
+    if isinstance(settings, PaperSettings) and denoise != 1:
+        raise CofuseError(
+            f"`denoise` is {denoise}, but the letter's method restores whole; use the preset auto "
+            "or fast, or sigma 0"
+        )
+    if isinstance(settings, FastSettings):
+        load_operator(settings.restoring_operator)
+    if isinstance(operator, AnalysisOperator):
+        return operator
+    return load_operator(settings.operator if operator is None else operator)

@@ -22,12 +22,11 @@ from cofuse.files import plain, read_stack, write_json
 from cofuse.files.owners import is_of_this_machine, locked, who
 from cofuse.files.transaction import clear_leftovers
 from cofuse.files.writing import check_destination
-from cofuse.jobs.checking import check_options
 from cofuse.jobs.grouping import Group
 from cofuse.jobs.options import Maps, Request
 from cofuse.jobs.outputs import noise_in_words, preview_path
 from cofuse.jobs.run import Job
-from cofuse.jobs.saved import read_saved
+from cofuse.jobs.settings import check_options, read_saved
 from cofuse.progress import ProgressCallback, silent
 
 __all__ = ["SUMMARY", "Batch", "Result", "State", "lock_path"]
@@ -47,15 +46,15 @@ class Result:
     name, state
         Which stack, and how it stands.
     frames
-        How many frames it has; where they were not looked at, how many files.
+        Number of frames, or of files if they were not read.
     reason
-        Why it was skipped or failed, or who is at work on it.
+        Why it was skipped or failed, or which process is at work on it.
     width, height, sigma, sigma_counts, seconds, output
         What its report says, where there is one.
     warnings
-        What was noticed meanwhile.
+        Warnings during the work.
     traceback
-        Where an error came from that nobody foresaw.
+        Of an error that is a bug.
     """
 
     name: str
@@ -92,7 +91,7 @@ class Batch:
         Where the results go: of every stack NAME.tif, or another suffix, and NAME.json, the
         report with digests of frames and options. By these a later run knows what is done.
     like
-        The options of every job; its inputs, output and maps are of no account.
+        The options of every job; its inputs, output and maps are not used.
     suffix
         Suffix of the pictures.
     least
@@ -124,7 +123,7 @@ class Batch:
         if self.folder.exists() and not self.folder.is_dir():
             raise CofuseError(f"{self.folder} is a file; expected a folder for the results")
         summary = self.folder / SUMMARY
-        if summary.exists() and "stacks" not in (_read_json(summary) or {}):
+        if summary.exists() and "stacks" not in _read_json(summary):
             check_destination(summary, overwrite=self.like.writing.overwrite)
 
     def look(self, group: Group) -> Result | None:
@@ -137,10 +136,11 @@ class Batch:
         if frames < self.least:
             reason = f"{frames} frame{'s' * (frames != 1)}, fewer than {self.least}"
             return Result(group.name, "skipped", frames, reason)
-        before, digests = self._before(group), self._digests(group)
-        picture, *_ = self._outputs(group)
-        if before == digests and picture.exists():
-            return _result(group, "done before", _read_json(self._record(group)) or {})
+        record, digests = _read_json(self._report(group)), self._digests(group)
+        before = record.get("batch")
+        outputs = self._outputs(group)
+        if before == digests and outputs[0].exists():
+            return _result(group, "done before", record)
         overwrite = self._overwrites(group)
         if isinstance(before, dict) and not overwrite:
             changed = [what for what in digests if before.get(what) != digests[what]]
@@ -149,17 +149,14 @@ class Batch:
                 "again"
             )
         if self.folder.is_dir():
-            for path in (*self._outputs(group), self._record(group)):
+            for path in (*outputs, self._report(group)):
                 check_destination(path, overwrite=overwrite)
         return None
 
-    def _before(self, group: Group) -> Any:
-        """The digests of frames and options that the stack was done with, if it was."""
-        return (_read_json(self._record(group)) or {}).get("batch")
-
     def _overwrites(self, group: Group) -> bool:
         """Whether results may be replaced: also those of just this, if the picture was deleted."""
-        return self.like.writing.overwrite or self._before(group) == self._digests(group)
+        before = _read_json(self._report(group)).get("batch")
+        return self.like.writing.overwrite or before == self._digests(group)
 
     def plan(self, group: Group) -> Result:
         """Say what would become of a stack."""
@@ -186,22 +183,20 @@ class Batch:
         return replace(result, warnings=said, traceback=trace)
 
     def facts(self, results: Sequence[Result]) -> dict[str, Any]:
-        """All there is to tell, for people's programs."""
-        counts = Counter(result.state for result in results)
+        """What the summary says of all stacks, as JSON."""
         facts = {
             "cofuse": __version__,
-            "output": str(self.folder),
-            "counts": dict(counts),
-            "stacks": [dataclasses.asdict(result) for result in results],
+            "output": self.folder,
+            "counts": Counter(result.state for result in results),
+            "stacks": results,
         }
         return plain(facts)
 
     def write_summary(self, groups: Sequence[Group], results: Sequence[Result]) -> list[Result]:
-        """Write what `facts` tells beside the results; returns these as they stand by then.
+        """Write the summary beside the results; returns these as they stand by then.
 
         Another run may have done stacks that this one has not, and written its summary already.
-        Whoever writes last sees after it that nothing has changed meanwhile: what is written is
-        true, whatever the order.
+        Each run writes again until nothing has changed meanwhile, so that the last summary is true.
         """
         told: list[Result] = []
         while (now := [*map(self._now, groups, results)]) != told:
@@ -229,43 +224,42 @@ class Batch:
             if (now := self.look(group)) is not None:  # another run was faster
                 return now
             writing = replace(self.like.writing, overwrite=self._overwrites(group))
-            request = replace(self._request(group, self.folder), writing=writing)
+            request = replace(self._request(group), writing=writing)
             # The frames as they are before they are read.
             job = Job(request, facts={"batch": self._digests(group)})
             return _result(group, "done", job.run(progress).report)
 
-    def _request(self, group: Group, folder: Path) -> Request:
-        """Ask for one stack's results in a folder."""
-        return replace(
-            self.like,
-            inputs=group.inputs,
-            output=folder / f"{group.name}{self.suffix}",
-            maps=Maps(
-                depth_map=folder / f"{group.name}-depth.png" if self.depth_maps else None,
-                source_map=folder / f"{group.name}-source.png" if self.source_maps else None,
-                report=folder / f"{group.name}.json",
-            ),
+    def _request(self, group: Group) -> Request:
+        """Ask for one stack's results."""
+        name = group.name
+        maps = Maps(
+            depth_map=self.folder / f"{name}-depth.png" if self.depth_maps else None,
+            source_map=self.folder / f"{name}-source.png" if self.source_maps else None,
+            report=self._report(group),
         )
+        output = self.folder / f"{name}{self.suffix}"
+        return replace(self.like, inputs=group.inputs, output=output, maps=maps)
+
+    def _report(self, group: Group) -> Path:
+        return self.folder / f"{group.name}.json"
 
     def _outputs(self, group: Group) -> list[Path]:
-        """All that is written for a stack besides its record, the picture first."""
-        request = self._request(group, self.folder)
+        """All that is written for a stack besides its report, the picture first."""
+        request = self._request(group)
         paths = [request.output]
         for path in (request.maps.depth_map, request.maps.source_map):
             if path is not None:
                 paths += [path, preview_path(path)]
         return paths
 
-    def _record(self, group: Group) -> Path:
-        return self.folder / f"{group.name}.json"
-
     def _digests(self, group: Group) -> dict[str, str]:
-        """What frames and options come down to; other frames and options have other digests."""
+        """Digests of frames and options, by which a later run knows what it finds done."""
         try:
             frames = [(file.name, file.stat()) for file in group.files]
         except OSError as error:
             raise CofuseError(f"{error.filename} cannot be opened: {error.strerror}") from error
-        options = dataclasses.asdict(self._request(group, Path()))
+        request = replace(self, folder=Path())._request(group)
+        options = dataclasses.asdict(request)
         del options["inputs"]
         # None changes a picture that was made: a damaged frame that is refused makes none.
         del options["writing"]["overwrite"], options["fusing"]["max_memory"]
@@ -281,7 +275,7 @@ class Batch:
 
 
 def lock_path(folder: Path, name: str) -> Path:
-    """What is there while a run is at work on a stack; names may be of full length."""
+    """Name the lock of a stack; a digest, as the stack's name may be as long as names can be."""
     return folder / f".cofuse-lock-{_digest(name)[:16]}"
 
 
@@ -306,13 +300,13 @@ def _result(group: Group, state: State, record: dict[str, Any]) -> Result:
         ) from error
 
 
-def _read_json(path: Path) -> dict[str, Any] | None:
-    """Read a report; None where there is none that can be read."""
+def _read_json(path: Path) -> dict[str, Any]:
+    """Read a report; an empty one where there is none that can be read."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _digest(value: Any) -> str:

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
 from cofuse.files import picture_files, read_metadata
 from cofuse.files.exif import parse_block
 from cofuse.files.formats import PICTURE_SUFFIXES, RAW_SUFFIXES
 
-__all__ = ["Group", "Grouping", "cut_at_pauses", "find_groups", "time_taken"]
+__all__ = ["Group", "cut_at_pauses", "find_groups", "time_taken"]
 
 _DATE_TIME_ORIGINAL, _SUB_SECONDS_ORIGINAL = 0x9003, 0x9291
 
@@ -36,7 +37,7 @@ class Group:
     inputs
         The same for a `Request`: a folder as a whole, or the files.
     trouble
-        Why the pictures of a folder are not known: it cannot be read.
+        Why the folder cannot be read, where it cannot.
     """
 
     name: str
@@ -45,64 +46,29 @@ class Group:
     trouble: str | None = None
 
 
-@dataclass(frozen=True)
-class Grouping:
-    """How pictures are divided into stacks.
-
-    Attributes
-    ----------
-    recursive
-        Look into sub-folders at any depth.
-    pattern
-        Regular expression that whole file names match; pictures with the same first group, or
-        group named ``stack``, belong together. None: those of one folder do.
-    gap
-        Longest pause in seconds between pictures of one stack, within what belongs together so far.
-    """
-
-    recursive: bool = False
-    pattern: str | None = None
-    gap: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.gap is not None and not 0 <= self.gap < float("inf"):
-            raise CofuseError(f"`gap` is {self.gap}; expected a number of seconds, 0 or more")
-        self.expression()
-
-    def expression(self) -> re.Pattern[str] | None:
-        """The pattern, ready for use."""
-        if self.pattern is None:
-            return None
-        try:
-            expression = re.compile(self.pattern)
-        except re.error as error:
-            raise CofuseError(
-                f"`pattern` {self.pattern!r} is no regular expression: {error}"
-            ) from error
-        if not expression.groups:
-            raise CofuseError(
-                f"`pattern` {self.pattern!r} has no group; put what the names of one stack share "
-                r"in brackets, for example '(.+)_\d+\.jpg'"
-            )
-        return expression
-
-
 def find_groups(
     folders: Sequence[Path],
-    grouping: Grouping,
     *,
+    recursive: bool = False,
+    pattern: str | None = None,
+    gap: float | None = None,
     leave_out: Path | None = None,
     taken: Sequence[str] = (),
 ) -> list[Group]:
-    """Find the stacks in folders.
+    r"""Find the stacks in folders.
 
     Parameters
     ----------
     folders
         Where to look. A folder that holds pictures is one stack, and so is each of its sub-folders
-        that does; with a pattern or a gap sub-folders are looked into only if that is recursive.
-    grouping
-        How to divide the pictures. Each folder is divided for itself.
+        that does; with a pattern or a gap sub-folders are looked into only if ``recursive``.
+    recursive
+        Look into sub-folders at any depth.
+    pattern
+        Regular expression that whole file names match, such as ``(.+)_\d+\.jpg``; pictures of a
+        folder with the same first group, or group named ``stack``, belong together.
+    gap
+        Longest pause in seconds between pictures of one stack.
     leave_out
         A folder not to look into: that of the results.
     taken
@@ -117,9 +83,13 @@ def find_groups(
     Raises
     ------
     CofuseError
-        There is no such folder, it holds nothing to group, or two stacks would have one name.
+        There is no such folder, or two stacks would have one name.
     """
-    by_folder = grouping.pattern is None and grouping.gap is None
+    if gap is not None:
+        check_number("gap", gap, 0, unit="seconds")
+    expression = None if pattern is None else _compiled(pattern)
+    by_folder = expression is None and gap is None
+    depth = None if recursive else 1 if by_folder else 0
     found: list[tuple[tuple[str, ...], Group]] = []
     seen = set() if leave_out is None else {os.path.realpath(leave_out)}
     for given in folders:
@@ -129,16 +99,15 @@ def find_groups(
         if os.path.realpath(given) in seen:
             continue
         before = len(found)
-        depth = None if grouping.recursive else 1 if by_folder else 0
         for folder in _walk(given, depth, seen):
             # Names of links are kept: who sorts by links means them.
             parts = Path(os.path.normpath(folder.absolute())).parts[1:] or ("stack",)
             try:
                 pictures = _pictures(folder)
-                if by_folder:
-                    groups = [Group("", tuple(pictures), (str(folder),))] if pictures else []
+                if not by_folder:
+                    groups = list(_divided(folder, pictures, expression, gap))
                 else:
-                    groups = list(_divided(folder, pictures, grouping))
+                    groups = [Group("", tuple(pictures), (str(folder),))] if pictures else []
             except OSError as error:
                 trouble = f"{error.filename or folder} cannot be opened: {error.strerror}"
                 groups = [Group("", trouble=trouble)]
@@ -147,6 +116,19 @@ def find_groups(
             warnings.warn(f"nothing in {given} makes a stack", stacklevel=2)
     names = _unique([path for path, _ in found], taken)
     return [replace(group, name=name) for name, (_, group) in zip(names, found, strict=True)]
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise CofuseError(f"`pattern` {pattern!r} is no regular expression: {error}") from error
+    if not expression.groups:
+        raise CofuseError(
+            f"`pattern` {pattern!r} has no group; put what the names of one stack share in "
+            r"brackets, for example '(.+)_\d+\.jpg'"
+        )
+    return expression
 
 
 def _walk(folder: Path, depth: int | None, seen: set[str]) -> Iterator[Path]:
@@ -168,20 +150,21 @@ def _walk(folder: Path, depth: int | None, seen: set[str]) -> Iterator[Path]:
 
 def _pictures(folder: Path) -> list[Path]:
     """Return the pictures of a folder in natural order, camera RAW among them."""
-    names = [p.name for p in folder.iterdir() if p.suffix.lower() in PICTURE_SUFFIXES]
-    if all(name.startswith(".") for name in names):
+    shown = [p for p in folder.iterdir() if not p.name.startswith(".") and not p.is_dir()]
+    if not any(path.suffix.lower() in PICTURE_SUFFIXES for path in shown):
         return []
     # As a pattern, for a folder by name refuses camera RAW beside other pictures.
-    files = picture_files(str(Path(glob.escape(str(folder))) / "*"))
-    return [file for file in files if file.suffix.lower() in PICTURE_SUFFIXES]
+    return picture_files(str(Path(glob.escape(str(folder))) / "*"))
 
 
-def _divided(folder: Path, pictures: list[Path], grouping: Grouping) -> Iterator[Group]:
+def _divided(
+    folder: Path, pictures: list[Path], expression: re.Pattern[str] | None, gap: float | None
+) -> Iterator[Group]:
     """Divide the pictures of a folder into stacks."""
-    expression = grouping.expression()
     groups = {"": pictures} if expression is None else _by_name(folder, pictures, expression)
-    if grouping.gap is None:
-        yield from (_group(name, files) for name, files in groups.items())
+    if gap is None:
+        for name, files in groups.items():
+            yield Group(name, tuple(files), tuple(map(str, files)))
         return
     raw = sum(file.suffix.lower() in RAW_SUFFIXES for file in pictures)
     if expression is None and 0 < raw < len(pictures):
@@ -193,12 +176,9 @@ def _divided(folder: Path, pictures: list[Path], grouping: Grouping) -> Iterator
         times = _times(folder, files)
         ordered = sorted(files, key=times.__getitem__)  # stable: by name within one moment
         seconds = [(times[file] - times[ordered[0]]).total_seconds() for file in ordered]
-        for part in cut_at_pauses(seconds, grouping.gap):
-            yield _group(ordered[part.start].stem, ordered[part.start : part.stop])
-
-
-def _group(name: str, files: Sequence[Path]) -> Group:
-    return Group(name, tuple(files), tuple(map(str, files)))
+        for part in cut_at_pauses(seconds, gap):
+            cut = ordered[part.start : part.stop]
+            yield Group(cut[0].stem, tuple(cut), tuple(map(str, cut)))
 
 
 def _by_name(
@@ -232,46 +212,32 @@ def cut_at_pauses(times: Sequence[float], gap: float) -> list[range]:
 
 def _times(folder: Path, files: list[Path]) -> dict[Path, datetime]:
     """When pictures were taken; where they do not say, when their files were written."""
-    times: dict[Path, datetime] = {}
-    silent = []
-    for file in files:
-        moment = time_taken(file)
-        if moment is None:
-            silent.append(file.name)
-            # Local time, as cameras write it.
-            moment = datetime.fromtimestamp(file.stat().st_mtime)
-        times[file] = moment
+    taken = {file: time_taken(file) for file in files}
+    silent = [file.name for file, moment in taken.items() if moment is None]
     if silent:
         warnings.warn(
             f"{len(silent)} of {len(files)} pictures in {folder} do not say when they were taken, "
             f"for example {silent[0]}; the time of the file is used instead",
             stacklevel=2,
         )
-    return times
+    # Local time, as cameras write it.
+    return {f: time or datetime.fromtimestamp(f.stat().st_mtime) for f, time in taken.items()}
 
 
 def time_taken(file: Path) -> datetime | None:
     """When a picture was taken by its camera's clock, if it says so."""
     try:
         block = read_metadata(file).exif
-        found = parse_block(block) if block else None
-    except (CofuseError, ValueError, struct.error):
-        return None  # what is wrong with it is told when it is to be fused
-    if found is None:
-        return None
-    fields = found.image | found.photo
-    text = {
-        tag: fields[tag].data.decode("ascii", "replace").strip("\0 ")
-        for tag in (_DATE_TIME_ORIGINAL, _SUB_SECONDS_ORIGINAL)
-        if tag in fields
-    }
-    try:
-        moment = datetime.strptime(text[_DATE_TIME_ORIGINAL], "%Y:%m:%d %H:%M:%S")
-    except (KeyError, ValueError):
-        return None
-    fraction = text.get(_SUB_SECONDS_ORIGINAL, "")
-    if fraction.isdecimal():
-        moment += timedelta(seconds=float(f"0.{fraction}"))
+        exif = parse_block(block or b"")
+        fields = exif.image | exif.photo
+        text = fields[_DATE_TIME_ORIGINAL].data.decode("ascii", "replace").strip("\0 ")
+        moment = datetime.strptime(text, "%Y:%m:%d %H:%M:%S")
+    except (CofuseError, KeyError, ValueError, struct.error):
+        return None  # what is wrong with the file is told when it is to be fused
+    if _SUB_SECONDS_ORIGINAL in fields:
+        fraction = fields[_SUB_SECONDS_ORIGINAL].data.decode("ascii", "replace").strip("\0 ")
+        if fraction.isdecimal():
+            moment += timedelta(seconds=float(f"0.{fraction}"))
     return moment
 
 

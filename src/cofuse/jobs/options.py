@@ -17,18 +17,17 @@ class Reading:
     Parameters
     ----------
     frames
-        Which of the frames to take, counted from 1: 3-40 for the third to the fortieth, 3-40:2 for
-        every second of them, 1,5,9- for some and all the rest.
+        Which frames to take, counted from 1: 3-40, 3-40:2 for every second of them, or 1,5,9- for
+        two and all from the ninth on.
     white
-        Value of white (4095 for 12 bits in 16); default what the files say, else what 16-bit frames
+        Value of white, 4095 for 12 bits in 16; default what the files say, else what 16-bit frames
         show, or the largest the files can hold.
     raw
         How to develop camera RAW: display, as a screen shows it, or linear.
     on_damage
-        What to do with a JPEG file whose packed pixels are damaged: refuse it, or warn and take
-        what could be decoded.
+        What to do with a damaged JPEG file: refuse it, or warn and take what could be decoded.
     hot_pixels
-        auto to mend pixels that shine in all frames at the same place of the sensor, or off.
+        auto mends pixels that shine at one place of the sensor in all frames; off does not.
     """
 
     frames: str | None = None
@@ -45,21 +44,20 @@ class Aligning:
     Parameters
     ----------
     align
-        Bring the frames into place first. Frames that lie right already are left untouched.
+        Bring the frames into place first; frames that lie right already are left untouched.
     transform
         What may differ between frames: translation, similarity (shift, rotation and scale),
         affine or homography.
     reference
-        Number, from 1, of the frame that stays as it is and whose metadata are kept; default the
+        Number, from 1, of the frame that stays in place and whose metadata are kept; default the
         middle one.
     on_failure
         What to do with a frame that cannot be aligned: stop, or leave-out.
     match_exposure
         Give all frames the brightness and white balance of the reference, or make all darker where
-        that would cut off highlights.
+        that would clip highlights.
     parallax
-        Bend frames onto the reference where near and far shift against each other so much that no
-        transform of the whole brings them together.
+        Bend frames onto the reference where near and far shift against each other.
     crop
         Cut off what not all frames cover.
     transforms
@@ -89,24 +87,22 @@ class Fusing:
     Parameters
     ----------
     preset
-        auto, fast without the trained model, or paper for the letter's own method.
+        auto; fast, without the trained model; or paper, the letter's own method.
     sigma
-        Noise level in 8-bit grey levels (white at 255) whatever the depth, 0 to 128, or auto to
-        estimate it.
+        Noise level in 8-bit grey levels (0 to 255) whatever the depth, 0 to 128; auto estimates it.
     noise
-        Take the noise, by frequency, frame, colour and brightness, from this file that cofuse
-        noise wrote.
+        Take the noise from this file, which cofuse noise wrote, instead of estimating it.
     denoise
-        How much of the noise to take out: from 0, nothing, to 1, all of it.
+        How much of the noise to remove, from 0, nothing, to 1, all of it.
     operator
         Name or file of an analysis operator to use instead of that of fast or paper.
     setting
-        Change one setting of the preset, as NAME=VALUE; may be given more than once.
+        Change a setting of the preset, as NAME=VALUE; may be given more than once.
     max_memory
         Memory to stay below, for example 2GB; default a safe share of what is free.
     device
-        Where to run the model of the preset auto: cpu, cuda for an NVIDIA GPU, mps for a Mac's, or
-        auto for a GPU with CUDA if there is one and it is worth its while.
+        Where to run the model of the preset auto: cpu, cuda (an NVIDIA GPU), mps (a Mac's), or
+        auto: cuda if there is one and the frames are large enough to be worth it.
     """
 
     preset: str = "auto"
@@ -145,18 +141,18 @@ class Maps:
     Parameters
     ----------
     source_map
-        Also write which frame every pixel came from: black is the first, white the last; a
-        picture in colours, with a legend, is written beside it.
+        Also write which frame every pixel came from, black the first and white the last, and the
+        same in colours with a legend.
     depth_map
-        Also write the depth, 16 bits, black at the first frame and white at the last; a picture in
-        colours, with a legend, is written beside it.
+        Also write the depth, 16 bits, black at the first frame and white at the last, and the same
+        in colours with a legend.
     confidence_map
-        Also write how sure the depth is, black not at all.
+        Also write how sure the depth is: black not at all, white entirely.
     point_cloud
         Also write the depth as points in space with the picture's colours, .ply.
     z_step
-        Distance of the focus planes of neighbouring frames in micrometres, negative where later
-        frames are nearer; default what OME metadata say.
+        Micrometres from one focus plane to the next, negative where later frames are nearer;
+        default what OME metadata say.
     pixel_size
         Size of a pixel in micrometres; default what OME metadata say.
     report

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import warnings
 from collections.abc import Sequence
@@ -16,7 +15,6 @@ from cofuse.files import (
     Metadata,
     check_output,
     check_report,
-    plain,
     write_image,
     written_whole,
 )
@@ -34,7 +32,6 @@ __all__ = [
     "check_maps",
     "check_outputs",
     "noise_in_words",
-    "option_facts",
     "preview_path",
     "write_depth",
     "write_picture",
@@ -49,12 +46,12 @@ def bit_depth(writing: Writing) -> BitDepth | None:
 
 
 def preview_path(path: Path) -> Path:
-    """Where the picture in colours of a map goes: d.png has d-colours.png beside it."""
+    """Name the coloured picture beside a map: d-colours.png for d.png."""
     return path.with_name(f"{path.stem}-colours.png")
 
 
 def check_maps(maps: Maps, frames: int) -> None:
-    """Refuse what cannot be made of so many frames."""
+    """Refuse maps that need more frames."""
     if maps.needs_depth and frames < 2:
         raise CofuseError("the depth of one frame cannot be told; give two or more")
 
@@ -118,7 +115,7 @@ def write_picture(
     white: float,
     opaque: float | None = None,
 ) -> None:
-    """Write the fused picture with all that the reference frame said of itself."""
+    """Write the fused picture with the metadata of the reference frame."""
     write_image(
         path,
         image,
@@ -134,7 +131,7 @@ def write_picture(
 def write_source_map(
     path: Path, source_map: Pixels, stack: Stack, transaction: Transaction
 ) -> None:
-    """Write which frame every pixel came from, in grey and in colours."""
+    """Write the source map, in grey and in colours."""
     from cofuse.depth import Depth, depth_preview
 
     write_image(transaction.place(path), index_picture(source_map, len(stack)))
@@ -152,7 +149,7 @@ def write_depth(
     metadata: Metadata,
     transaction: Transaction,
 ) -> None:
-    """Write all that is made from the depth."""
+    """Write the maps that are made from the depth."""
     from cofuse.depth import depth_picture, depth_preview, ply_chunks
 
     if maps.depth_map is not None:
@@ -178,10 +175,10 @@ def write_depth(
 
 
 def z_distance(maps: Maps, metadata: Metadata, places: Sequence[int]) -> float | None:
-    """Micrometres between the focus planes of neighbouring frames, if it is known.
+    """Micrometres between the focus planes of neighbouring frames; None if not known.
 
-    ``places`` are those of the frames fused among all frames of the files: a file tells the
-    distance of its own frames, of which not all may have been taken.
+    ``places`` are the indices of the fused frames among all frames of the files, whose metadata
+    tell the distance between neighbours. They must be evenly spaced.
     """
     size = metadata.pixel_size
     if maps.z_step is not None or size is None or size[2] is None:
@@ -191,13 +188,6 @@ def z_distance(maps: Maps, metadata: Metadata, places: Sequence[int]) -> float |
 
 
 def noise_in_words(sigma: float, counts: float, *, estimated: bool = False) -> str:
-    """Say the noise in 8-bit grey levels, and in the files' own counts where those differ."""
+    """Say the noise level in 8-bit grey levels, and in the files' own units where they differ."""
     notes = [f"{counts:.3g} counts"] * (counts != sigma) + ["estimated"] * estimated
     return f"sigma {sigma:.1f}" + (f" ({', '.join(notes)})" if notes else "")
-
-
-def option_facts(request: Request) -> dict[str, Any]:
-    """The options of a job, for its report."""
-    facts = dataclasses.asdict(request)
-    facts.pop("output")
-    return plain(facts)

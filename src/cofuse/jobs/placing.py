@@ -21,7 +21,7 @@ from cofuse.files import written_whole
 from cofuse.images import Stack
 from cofuse.jobs.frames import mend_hot_pixels
 from cofuse.jobs.options import Aligning, Reading
-from cofuse.jobs.saved import read_saved
+from cofuse.jobs.settings import read_saved
 from cofuse.progress import ProgressCallback
 
 __all__ = [

@@ -24,7 +24,6 @@ from cofuse.fusion.presets import preset_name
 from cofuse.images import Fusion, Pixels, Stack
 from cofuse.images.memory import format_size, parse_size
 from cofuse.jobs.aligned_frames import check_folder, write_aligned
-from cofuse.jobs.checking import check_options
 from cofuse.jobs.frames import (
     Frames,
     alpha_of,
@@ -38,7 +37,6 @@ from cofuse.jobs.outputs import (
     check_maps,
     check_outputs,
     noise_in_words,
-    option_facts,
     write_depth,
     write_picture,
     write_source_map,
@@ -51,9 +49,8 @@ from cofuse.jobs.placing import (
     reference_index,
     save_transforms,
 )
-from cofuse.jobs.settings import check_size, chosen_settings, given_noise
-from cofuse.jobs.shortage import shortage_told
-from cofuse.progress import Preview, ProgressCallback, silent
+from cofuse.jobs.settings import check_options, check_size, chosen_settings, given_noise
+from cofuse.progress import Preview, ProgressCallback, shortage_told, silent
 
 if TYPE_CHECKING:
     from cofuse.depth import Depth
@@ -240,10 +237,11 @@ class Job:
         if fusing.operator:
             used["operator"] = fusing.operator
         facts = fusion_report(fusion, stack, used, str(request.output))
-        facts["options"] = option_facts(request)
+        facts["options"] = dataclasses.asdict(request)
+        del facts["options"]["output"]
         facts["hot_pixels"] = hot
-        facts["alignment"] = None if alignment is None else plain(alignment_facts(alignment))
-        return facts | self._facts
+        facts["alignment"] = None if alignment is None else alignment_facts(alignment)
+        return plain(facts | self._facts)
 
     def align_only(self, progress: ProgressCallback = silent) -> Alignment:
         """Write the aligned frames and do no more."""
