@@ -16,7 +16,7 @@ from cofuse.operators import (
     finite_difference_operator,
     overcomplete_dct_operator,
 )
-from cofuse.operators.cosparse import CosparseCode, cosparse_code, duality_gap, estimate_patches
+from cofuse.operators.cosparse import CosparseCode, cosparse_code, estimate_patches
 from cofuse.operators.prox import soft_threshold
 from cofuse.progress import Progress
 
@@ -51,31 +51,30 @@ def noisy_patches(n: int, count: int, seed: int) -> Array:
     return 128 + slopes[0] * y + slopes[1] * x + rng.normal(0, 10, (n * n, count))
 
 
+def duality_gap(y: Array, code: CosparseCode, operator: AnalysisOperator, weight: float) -> Array:
+    """Objective less dual value, a column: a bound of how far the objective is from its minimum.
+
+    For any u with |u| ≤ λ the dual value ``½‖y‖² − ½‖y − Ωᵀu‖²`` bounds the minimum from below.
+    """
+    u = np.clip(code.dual, -weight, weight)
+    dual = 0.5 * (y**2 - (y - operator.adjoint(u)) ** 2).sum(axis=0)
+    return objective(code.patches, y, operator, weight) - dual
+
+
 def objective(x: Array, y: Array, operator: AnalysisOperator, weight: float) -> Array:
     fit = 0.5 * ((x - y) ** 2).sum(axis=0)
     return fit + weight * np.abs(operator.rows @ x).sum(axis=0)
 
 
-@given(
-    st.sampled_from(sorted(OPERATORS)), st.floats(0.3, 3.0), st.floats(0.5, 4.0), st.data(), SEEDS
-)
+@given(st.sampled_from(sorted(OPERATORS)), st.floats(0.3, 3.0), st.floats(0.5, 4.0), SEEDS)
 @settings(deadline=None, max_examples=15)
 def test_both_x_steps_reach_the_minimiser_certified_by_the_duality_gap(
-    name: str, weight: float, penalty: float, data: st.DataObject, seed: int
+    name: str, weight: float, penalty: float, seed: int
 ) -> None:
     operator = OPERATORS[name]
-    inner = data.draw(st.integers(1, 3))
     y = noisy_patches(operator.patch_size, 4, seed)
     codes = [
-        cosparse_code(
-            y,
-            operator,
-            weight=weight,
-            x_step=x_step,
-            penalty=penalty,
-            surrogate_steps=inner,
-            **TIGHT,
-        )
+        cosparse_code(y, operator, weight=weight, x_step=x_step, penalty=penalty, **TIGHT)
         for x_step in STEPS
     ]
     for code in codes:

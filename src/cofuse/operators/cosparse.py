@@ -20,7 +20,7 @@ from cofuse.operators import AnalysisOperator
 from cofuse.operators.prox import project_l1_ball, soft_threshold
 from cofuse.progress import Progress, ProgressCallback, SolverTrace, silent
 
-__all__ = ["CosparseCode", "cosparse_code", "duality_gap", "estimate_patches"]
+__all__ = ["CosparseCode", "cosparse_code", "estimate_patches"]
 
 Array = NDArray[Any]
 
@@ -52,7 +52,6 @@ def cosparse_code(
     weight: ArrayLike | None = None,
     radius: ArrayLike | None = None,
     x_step: Literal["exact", "surrogate"] = "exact",
-    surrogate_steps: int = 1,
     penalty: float = 2.0,
     tolerance: float = 1e-4,
     max_iterations: int = 1000,
@@ -82,9 +81,7 @@ def cosparse_code(
         projection on that ball.
     x_step
         ``"exact"`` solves the quadratic with one m × m matrix shared by all patches;
-        ``"surrogate"`` takes gradient steps of length 1/L (the letter's FOS).
-    surrogate_steps
-        How many such steps an iteration; one suffices for convergence.
+        ``"surrogate"`` takes one gradient step of length 1/L (the letter's FOS).
     penalty
         μ.
     tolerance
@@ -124,8 +121,7 @@ def cosparse_code(
         if x_step == "exact":
             x = inverse @ target
         else:
-            for _ in range(surrogate_steps):
-                x = x - step * (normal @ x - target)
+            x = x - step * (normal @ x - target)
         omega_x = rows @ x
         last_v = v
         if radius is None:
@@ -199,21 +195,6 @@ def estimate_patches(
         traces.append(code.trace)
     # The batch that took longest speaks for all.
     return result, max(traces, key=lambda trace: (not trace.converged, trace.iterations))
-
-
-def duality_gap(
-    patches: Array, code: CosparseCode, operator: AnalysisOperator, weight: float
-) -> Array:
-    r"""Certify optimality of the penalised form: primal value less dual value, a column.
-
-    For any u with |u| ≤ λ the dual value ``½‖y‖² − ½‖y − Ωᵀu‖²`` bounds the minimum from below.
-    """
-    u = np.clip(code.dual, -weight, weight)
-    x = code.patches
-    primal = 0.5 * ((x - patches) ** 2).sum(axis=0)
-    primal = primal + weight * np.abs(operator.apply(x)).sum(axis=0)
-    dual = 0.5 * ((patches) ** 2 - (patches - operator.adjoint(u)) ** 2).sum(axis=0)
-    return np.asarray(primal - dual)
 
 
 def _norm(columns: Array) -> Array:

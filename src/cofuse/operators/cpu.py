@@ -33,8 +33,8 @@ Array = NDArray[Any]
 Floats = NDArray[np.float32]
 
 
-def activity(image: Array, operator: AnalysisOperator, *, threshold: float = 0.0) -> Floats:
-    r"""Sum of the analysis coefficients' magnitudes at every patch, ``‖soft(Ω W_ij I, t)‖₁``."""
+def activity(image: Array, operator: AnalysisOperator) -> Floats:
+    """Sum of the magnitudes of the analysis coefficients of every patch, ``‖Ω W_ij I‖₁``."""
     n = operator.patch_size
     padded = _pad(image)
     result = np.empty((image.shape[0] - n + 1, image.shape[1] - n + 1), np.float32)
@@ -42,14 +42,12 @@ def activity(image: Array, operator: AnalysisOperator, *, threshold: float = 0.0
         left, right = (_taps(factor[:, None, :])[: len(factor)] for factor in operator.factors)
 
         def work(start: int, stop: int) -> None:
-            loops.activity_separable(
-                padded, left[:, 0], right[:, 0], np.float32(threshold), start, stop, result
-            )
+            loops.activity_separable(padded, left[:, 0], right[:, 0], start, stop, result)
     else:
         taps = _taps(operator.filters)
 
         def work(start: int, stop: int) -> None:
-            loops.activity_full(padded, taps, np.float32(threshold), start, stop, result)
+            loops.activity_full(padded, taps, start, stop, result)
 
     _over_bands(work, len(result))
     return result
