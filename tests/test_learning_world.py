@@ -20,20 +20,15 @@ pytest.importorskip("torch", reason="torch is not installed")
 import torch
 
 from cofuse.learning.world import World, WorldSettings
-from cofuse.learning.world.blur import Aperture, Lens, blurred
-from cofuse.learning.world.camera import photograph
-from cofuse.learning.world.canvas import Canvas
-from cofuse.learning.world.chance import Chance
-from cofuse.learning.world.exposure import Exposure
-from cofuse.learning.world.jpeg import compressed
+from cofuse.learning.world.aligning import Exposure, Motion
+from cofuse.learning.world.camera import compressed, photograph
+from cofuse.learning.world.chance import Canvas, Chance
 from cofuse.learning.world.layered import Light, photographic
-from cofuse.learning.world.mosaic import DEMOSAICINGS, Mosaic
-from cofuse.learning.world.motion import Motion
-from cofuse.learning.world.noise import NoiseLevel, grain
+from cofuse.learning.world.lens import Aperture, Lens, blurred
 from cofuse.learning.world.pairs import masked
+from cofuse.learning.world.sensor import DEMOSAICINGS, STANDARD, Mosaic, NoiseLevel, Tone, grain
 from cofuse.learning.world.sources import Sources
-from cofuse.learning.world.thick import _elsewhere, liveliest
-from cofuse.learning.world.tone import STANDARD, Tone
+from cofuse.learning.world.specimens import _elsewhere, liveliest
 from experiments.world_sheet import sheet
 
 pytestmark = pytest.mark.extra("torch")

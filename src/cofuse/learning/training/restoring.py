@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from cofuse.images.bands import MIXED_BANDS
 from cofuse.learning.training.told import band_noise, octave_levels, split
 from cofuse.learning.world import World
-from cofuse.learning.world.noise import grain
+from cofuse.learning.world.sensor import grain
 from cofuse.model.network import Networks
 
 __all__ = [

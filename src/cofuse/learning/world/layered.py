@@ -8,13 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cofuse.learning.world.blur import Aperture, Ladder, Lens
-from cofuse.learning.world.canvas import Canvas
-from cofuse.learning.world.chance import Chance
+from cofuse.learning.world.aligning import Motion
+from cofuse.learning.world.chance import Canvas, Chance, WorldSettings
 from cofuse.learning.world.drawing import outline
-from cofuse.learning.world.focus import Sweep, least_blurred, radii, surface
-from cofuse.learning.world.motion import Motion
-from cofuse.learning.world.settings import WorldSettings
+from cofuse.learning.world.lens import Aperture, Ladder, Lens, Sweep, least_blurred, radii, surface
 from cofuse.learning.world.sources import Sources, luminance
 
 __all__ = ["Light", "photographic", "softness"]

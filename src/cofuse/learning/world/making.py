@@ -8,18 +8,14 @@ import torch
 from torch import Tensor
 
 from cofuse.errors import CofuseError
+from cofuse.learning.world.aligning import Exposure, Motion, vignette
 from cofuse.learning.world.camera import photograph
-from cofuse.learning.world.canvas import Canvas
-from cofuse.learning.world.chance import Chance
-from cofuse.learning.world.exposure import Exposure, vignette
+from cofuse.learning.world.chance import Canvas, Chance, WorldSettings
 from cofuse.learning.world.layered import Light, photographic
-from cofuse.learning.world.motion import Motion
 from cofuse.learning.world.pairs import mapped, masked
-from cofuse.learning.world.settings import WorldSettings
+from cofuse.learning.world.sensor import STANDARD
 from cofuse.learning.world.sources import Sources
-from cofuse.learning.world.specimens import specimens
-from cofuse.learning.world.thick import thick
-from cofuse.learning.world.tone import STANDARD
+from cofuse.learning.world.specimens import specimens, thick
 
 __all__ = ["Pictures", "Scenes", "World"]
 

@@ -10,13 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cofuse.learning.world.blur import Aperture, Lens, blurred
-from cofuse.learning.world.canvas import Canvas
-from cofuse.learning.world.chance import Chance
+from cofuse.learning.world.chance import Canvas, Chance, WorldSettings
 from cofuse.learning.world.drawing import outline
-from cofuse.learning.world.focus import Sweep, least_blurred, radii, surface
 from cofuse.learning.world.layered import Light
-from cofuse.learning.world.settings import WorldSettings
+from cofuse.learning.world.lens import Aperture, Lens, Sweep, blurred, least_blurred, radii, surface
 from cofuse.learning.world.sources import Sources, luminance
 
 __all__ = ["mapped", "masked"]

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from cofuse.learning.world.chance import Chance
 from cofuse.learning.world.drawing import dots, glyphs, hairs, places, scattered, web
-from cofuse.learning.world.tone import STANDARD
+from cofuse.learning.world.sensor import STANDARD
 
 __all__ = ["Sources", "luminance"]
 
