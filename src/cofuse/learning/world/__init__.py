@@ -9,7 +9,8 @@ Scenes are made on the fly, in batches, on the device that the photographs lie o
 - `camera` makes files of light, by way of a `sensor`.
 """
 
+from cofuse.learning.world.camera import Scenes
 from cofuse.learning.world.chance import WorldSettings
-from cofuse.learning.world.making import Pictures, Scenes, World
+from cofuse.learning.world.making import World
 
-__all__ = ["Pictures", "Scenes", "World", "WorldSettings"]
+__all__ = ["Scenes", "World", "WorldSettings"]

@@ -18,9 +18,9 @@ from cofuse.learning.world.drawing import places
 
 __all__ = ["Exposure", "Motion", "vignette", "warped"]
 
-#: Pixels that an aligned frame has been moved by at the most: less than the margin.
+#: Largest shift that resampling undoes, in pixels: less than the margin of a canvas.
 _MOST_MOVED = 5.0
-#: Pixels, about, that an aligner leaves between frames at the most.
+#: Largest residue of an alignment, about, in pixels.
 _LARGEST_RESIDUE = 2.0
 
 
@@ -69,31 +69,23 @@ class Motion:
     def seen(self, planes: Tensor, depth: Tensor) -> Tensor:
         """What sensors see of planes (B, K, C, H, W) at depths (B, H, W), 0 to 1."""
         y, x = places(planes.shape[-1], planes.device)
-        zoom = 1 + self.zoom[..., None, None]
-        down, right = (
-            (y - self.shift[:, :, 1, None, None]) / zoom,
-            (x - self.shift[:, :, 0, None, None]) / zoom,
-        )
-        left = self._left(depth)
-        right, down = right + left[:, :, 0], down + left[:, :, 1]
-        moved = warped(planes.flatten(0, 1), right.flatten(0, 1), down.flatten(0, 1))
-        return moved.view_as(planes)
+        left, zoom = self._left(depth), 1 + self.zoom[..., None, None]
+        down = (y - self.shift[:, :, 1, None, None]) / zoom + left[:, :, 1]
+        right = (x - self.shift[:, :, 0, None, None]) / zoom + left[:, :, 0]
+        return warped(planes, right, down)
 
     def at_its_best(self, planes: Tensor, depth: Tensor, least: Tensor) -> Tensor:
-        """Move planes (B, V, C, H, W) of the truth to where frames (B, V, H, W) show them.
+        """Move planes (B, 1, C, H, W) of the truth to where the frames ``least`` show them.
 
         Nothing but a frame has the detail of a place, and where that lies after alignment it
         stays. Were the truth elsewhere, a blur of all frames would be nearest to it.
         """
         y, x = places(planes.shape[-1], planes.device)
-        which = least[:, :, None].expand(-1, -1, 2, -1, -1)
-        left = self._left(depth).gather(1, which)
-        right, down = x + left[:, :, 0], y + left[:, :, 1]
-        moved = warped(planes.flatten(0, 1), right.flatten(0, 1), down.flatten(0, 1))
-        return moved.view_as(planes)
+        left = self._left(depth).gather(1, least[:, :, None].expand(-1, -1, 2, -1, -1))
+        return warped(planes, x + left[:, :, 0], y + left[:, :, 1])
 
     def _left(self, depth: Tensor) -> Tensor:
-        """What alignment leaves, (B, K, 2, H, W), of things at depths (B, H, W)."""
+        """Pixels right and down, (B, K, 2, H, W), that alignment leaves at depths (B, H, W)."""
         return self.residue + self.parallax[..., None, None] * (depth[:, None, None] - 0.5)
 
     def aligned(self, frames: Tensor) -> Tensor:
@@ -101,22 +93,25 @@ class Motion:
         if not self.resampled:
             return frames
         y, x = places(frames.shape[-1], frames.device)
-        zoom = 1 + self.zoom.flatten()[:, None, None]
-        shift = self.shift.flatten(0, 1)[:, :, None, None]
-        moved = warped(frames.flatten(0, 1), x * zoom + shift[:, 0], y * zoom + shift[:, 1])
+        zoom = 1 + self.zoom[..., None, None]
+        shift = self.shift[..., None, None]
+        moved = warped(frames, x * zoom + shift[:, :, 0], y * zoom + shift[:, :, 1])
         # The reference is not resampled; bicubic weights at whole pixels are 1 but for rounding.
         still = (self.zoom == 0)[..., None, None, None]
-        return torch.where(still, frames, moved.view_as(frames))
+        return torch.where(still, frames, moved)
 
 
 def warped(planes: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Take planes (M, C, H, W) at places (M, H, W) in pixels from the middle."""
-    half = planes.shape[-1] / 2
-    grid = torch.stack(torch.broadcast_tensors(x, y), -1) / half
-    grid = grid.expand(len(planes), -1, -1, -1)
-    return F.grid_sample(
-        planes, grid, mode="bicubic", padding_mode="reflection", align_corners=False
+    """Take planes (B, K, C, H, W) at places (B, K, H, W) in pixels from the middle."""
+    grid = torch.stack(torch.broadcast_tensors(x, y), -1) / (planes.shape[-1] / 2)
+    moved = F.grid_sample(
+        planes.flatten(0, 1),
+        grid.flatten(0, 1),
+        mode="bicubic",
+        padding_mode="reflection",
+        align_corners=False,
     )
+    return moved.view_as(planes)
 
 
 #: Part of white from which on the aligner leads a highlight back to its own value.
@@ -142,9 +137,9 @@ class Exposure:
     def draw(chance: Chance, reference: Tensor, frames: int, side: int) -> Exposure:
         """Draw a flicker of some per cent, or gains of up to 30; casts; light that wanders."""
         batch = len(reference)
-        most = chance.pick(flicker=0.5, gains=0.5)
         # Two frames may be twice as far apart.
-        stops = (0.04 if most == "flicker" else 0.15) * chance.uniform(batch, 1, 1, 1, 1)
+        most = 0.04 if chance.happens(0.5) else 0.15
+        stops = most * chance.uniform(batch, 1, 1, 1, 1)
         log_gain = stops * chance.uniform(batch, frames, 1, 1, 1, low=-1)
         cast = 0.06 * chance.uniform(batch, 1, 1, 1, 1) * chance.some(0.5, batch, 1, 1, 1, 1)
         log_gain = log_gain + cast * chance.uniform(batch, frames, 3, 1, 1, low=-1)

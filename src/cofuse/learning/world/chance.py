@@ -55,11 +55,11 @@ class WorldSettings:
     fringed: float = 0.25
     #: Frames that do not lie on each other: hand-held, breathing, parallax.
     moved: float = 0.45
-    #: Of those moved, such that were resampled by an aligner after they were read.
+    #: Of moved frames, those that an aligner has resampled.
     resampled: float = 0.6
     #: Frames of different brightness or colour.
     unsteady: float = 0.4
-    #: Of these, such whose brightness the aligner has made alike again.
+    #: Of these, those whose brightness the aligner has matched.
     corrected: float = 0.7
     #: A frame that is there twice, noise and all; copies are left out before, as far as exact.
     repeated: float = 0.03
@@ -67,7 +67,7 @@ class WorldSettings:
     grey: float = 0.25
     #: Pictures, each for itself, without noise: rendered ones, and means of many exposures.
     noiseless: float = 0.15
-    #: And such with less than half a grey level of it, where rounding is as large.
+    #: Pictures with less than half a grey level of noise, where rounding is as large.
     quiet: float = 0.15
     #: Largest standard deviation of the noise, of a picture, in grey levels; each octave from half
     #: a level on is as likely.
@@ -129,7 +129,7 @@ class Chance:
         return torch.randint(count, shape, generator=self.generator, device=self.device)
 
     def field(self, batch: int, knots: int, side: int) -> Tensor:
-        """Draw smooth fields (B, H, W) of about unit variance with so many bumps a side."""
+        """Draw smooth fields (B, H, W) of about unit variance with ``knots`` bumps a side."""
         # Knots beyond the border: a spline swings more weakly at its ends.
         grid = self.normal(batch, 1, knots + 4, knots + 4)
         apart = side / (knots + 1)
@@ -139,8 +139,8 @@ class Chance:
         return 1.4 * field[:, 0, start : start + side, start : start + side]
 
 
-#: Pixels that pictures are larger than what is cut out in the end: frames are moved by less than
-#: the least margin, and the blocks of a JPEG begin anywhere.
+#: Pixels around the part that is cut out in the end, at least on one side and in all: frames are
+#: moved by less than the first, and the blocks of a JPEG begin anywhere.
 _LEAST_MARGIN, _SPARE = 8, 24
 
 

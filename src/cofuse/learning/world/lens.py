@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from cofuse.learning.world.chance import Chance
-from cofuse.learning.world.drawing import places
+from cofuse.learning.world.drawing import places, turned
 
-__all__ = ["Aperture", "Ladder", "Lens", "Sweep", "blurred", "least_blurred", "radii", "surface"]
+__all__ = ["Aperture", "Ladder", "Lens", "Sweep", "blurred", "surface"]
 
 
 @dataclass(frozen=True)
@@ -68,28 +68,14 @@ class Sweep:
         return self.focus.gather(1, (depth[:, None] - self.focus).abs().argmin(1, True))[:, 0]
 
 
-def least_blurred(depth: Tensor, focus: Tensor) -> Tensor:
-    """Numbers (B, 1, H, W) of the frames that blur depths (B, H, W) least."""
-    return (depth[:, None] - focus[..., None, None]).abs().argmin(1, keepdim=True)
-
-
-def radii(depth: Tensor, focus: Tensor, least: Tensor) -> Tensor:
-    """Radii (B, K + 1, H, W), with signs, of depths (B, H, W) in all frames and in the truth.
-
-    The truth shows every place as the frame does that blurs it least.
-    """
-    apart = depth[:, None] - focus[..., None, None]
-    return torch.cat([apart, apart.gather(1, least)], 1)
-
-
 def surface(chance: Chance, batch: int, side: int, relief: Tensor) -> Tensor:
     """Depth (B, H, W) from 0 to 1 of a slanted, curved, hollow, or rough surface.
 
     ``relief`` is a picture (B, H, W) that some surfaces rise and fall with.
     """
     y, x = places(side, chance.device)
-    turn = chance.uniform(batch, 1, 1, high=2 * math.pi)
-    plane = (x * torch.cos(turn) + y * torch.sin(turn)) * 2 / side
+    _, along = turned(y, x, chance.uniform(batch, 1, 1, high=2 * math.pi))
+    plane = along * 2 / side
     kind = chance.pick(slant=0.35, curved=0.4, hollow=0.15, rough=0.1)
     if kind == "slant":
         depth = plane + 0.2 * chance.uniform(batch, 1, 1) * chance.field(batch, 3, side)
@@ -159,10 +145,8 @@ class Aperture:
     def kernel(self, gauge: Tensor, radius: Tensor) -> Tensor:
         """Kernels (B, L, N, N) of sum 1; radii (B or 1, L) below 0 lie behind the focus."""
         radius = radius[..., None, None]
-        gauge, (rim, hole, gaussian) = (
-            gauge[:, None],
-            (part[:, None] for part in (self.rim, self.hole, self.gaussian)),
-        )
+        gauge = gauge[:, None]
+        rim, hole, gaussian = (part[:, None] for part in (self.rim, self.hole, self.gaussian))
         size = radius.abs().clamp_min(0.5)
         part = gauge / size
         bump = torch.where(radius >= 0, (part - 0.9) / 0.12, part / 0.45)
@@ -225,12 +209,12 @@ class Ladder:
     def at(self, radius: Tensor, offset: Tensor | None = None) -> Tensor:
         """Return frames (B, K, C, H, W) with radii (B, K, H, W).
 
-        ``offset`` (B, C), if there is one, is added to the radii of each plane: a lens that is not
-        corrected for colours has a focus for each of them.
+        ``offset`` (B, C or more), if there is one, is added to the radii of each plane: a lens
+        that is not corrected for colours has a focus for each of them.
         """
         radius = radius[:, :, None]
         if offset is not None:
-            radius = radius + offset[:, None, :, None, None]
+            radius = radius + offset[:, None, : self.planes.shape[2], None, None]
         radius = radius if self.sided else radius.abs()
         below = torch.bucketize(radius.contiguous(), self.radii[1:-1], right=True)
         square = self.radii * self.radii.abs()

@@ -18,12 +18,18 @@ from torch.nn import functional as F
 
 from cofuse.learning.world.aligning import Motion, warped
 from cofuse.learning.world.chance import Canvas, Chance, WorldSettings
-from cofuse.learning.world.drawing import dots, outline, places, scattered, web
-from cofuse.learning.world.layered import Light, softness
-from cofuse.learning.world.lens import Aperture, Ladder, Lens, Sweep, least_blurred, radii, surface
+from cofuse.learning.world.drawing import dots, outline, places, scattered, turned, web
+from cofuse.learning.world.layered import Light, softness, views_of
+from cofuse.learning.world.lens import Aperture, Ladder, Lens, Sweep, surface
 from cofuse.learning.world.sources import Sources, luminance
 
-__all__ = ["liveliest", "microscope", "specimens", "thick"]
+__all__ = ["liveliest", "specimens", "thick"]
+
+#: Side in pixels of the box, passed twice, in which detail is compared.
+_WINDOW = 13
+#: Power of the energy by which frames are weighed: where one is clearly livelier it is the truth.
+#: A mean of two would teach to mix frames that differ.
+_POWER = 40
 
 
 def specimens(
@@ -36,7 +42,7 @@ def specimens(
 ) -> Light:
     """Draw scenes of two to four sheets of bodies at their own depths."""
     chance = sources.chance
-    lens = microscope(chance, settings, canvas, batch)
+    lens = _microscope(chance, settings, canvas, batch)
     sweep = Sweep.draw(chance, batch, frames, canvas.largest_blur)
     emits = chance.happens(0.4)
     kind = "emission" if emits else chance.pick(cells=0.65, smear=0.35)
@@ -55,21 +61,15 @@ def specimens(
     lamp = lamp * (1 + 0.06 * chance.uniform(batch, 1, 3, 1, 1, low=-1))
     ground = chance.log_uniform(0.002, 0.1, batch, 1, 1, 1, 1)
 
-    parts = []
-    for ladder, depth in sheets:
-        least = least_blurred(depth, sweep.focus)
-        planes = ladder.at(radii(depth, sweep.focus, least))
-        if motion is not None:
-            part = depth / sweep.depth[:, None, None]
-            moved = motion.seen(planes[:, :frames], part)
-            planes = torch.cat([moved, motion.at_its_best(planes[:, frames:], part, least)], 1)
-        parts.append(planes.clamp_min(0))
-    together = torch.stack(parts)
+    farthest = sweep.depth[:, None, None]
+    together = torch.stack(
+        [views_of(*sheet, sweep, motion=motion, farthest=farthest).clamp_min(0) for sheet in sheets]
+    )
     views = ground + together.sum(0) if emits else lamp * together.prod(0)
-    return Light.of_views(views, frames, linear=True)
+    return Light(views[:, :-1], views[:, -1], linear=True)
 
 
-def microscope(chance: Chance, settings: WorldSettings, canvas: Canvas, batch: int) -> Lens:
+def _microscope(chance: Chance, settings: WorldSettings, canvas: Canvas, batch: int) -> Lens:
     """Draw lenses that often resolve less than their sensors do."""
     return Lens(
         Aperture.draw(chance, batch, gaussian=0.5),
@@ -108,9 +108,7 @@ def _cells(sources: Sources, batch: int, side: int, stains: Tensor, apart: float
     ragged = 0.1 * apart * chance.field(batch, max(2, round(3 * side / apart)), side)
     share = chance.uniform(batch, 1, 1, 1, low=0.3, high=0.9)
     down, right, own = scattered(chance, batch, side, apart, 6)
-    angle = 2 * math.pi * own[0]
-    across = down * torch.cos(angle) - right * torch.sin(angle)
-    along = down * torch.sin(angle) + right * torch.cos(angle)
+    across, along = turned(down, right, 2 * math.pi * own[0])
     away = torch.hypot(across * (1 + own[1]), along) + ragged[:, None]
     inside = apart * (0.45 + 0.4 * own[2]) - away
     there = (own[3] < share).float()
@@ -165,13 +163,6 @@ def _emission(sources: Sources, batch: int, side: int, stains: Tensor, apart: fl
     return chance.log_uniform(0.1, 1.5, batch, 1, 1, 1) * light[:, None] * tint
 
 
-#: Detail is compared in windows of so many pixels; twice a window is a smooth one.
-_WINDOW = 13
-#: How much more a frame counts that has twice the energy of another: where one is clearly
-#: livelier it is the truth. A mean of two would teach to mix frames that differ.
-_POWER = 40
-
-
 def thick(
     sources: Sources, settings: WorldSettings, canvas: Canvas, batch: int, frames: int
 ) -> Light:
@@ -180,7 +171,7 @@ def thick(
     In half of them smaller bodies swim about: every frame has them elsewhere.
     """
     chance = sources.chance
-    lens = microscope(chance, settings, canvas, batch)
+    lens = _microscope(chance, settings, canvas, batch)
     sweep = Sweep.draw(chance, batch, frames, canvas.largest_blur)
     grey = luminance(sources.photograph(batch, canvas.torus, sources.scale()))[:, 0]
     body = outline(chance, batch, canvas.torus, grey)
@@ -216,16 +207,15 @@ def _elsewhere(chance: Chance, sheet: Tensor) -> Tensor:
     """Shift a sheet (B, K, 3, H, W) from frame to frame by whole pixels, so that it stays sharp."""
     batch, frames = sheet.shape[:2]
     step = chance.log_uniform(2.0, 32.0, batch, 1, 1) * chance.normal(batch, frames, 2)
-    shift = step.cumsum(1).round().flatten(0, 1)[:, :, None, None]
+    shift = step.cumsum(1).round()[..., None, None]
     y, x = places(sheet.shape[-1], sheet.device)
-    return warped(sheet.flatten(0, 1), x + shift[:, 0], y + shift[:, 1]).view_as(sheet).clamp_min(0)
+    return warped(sheet, x + shift[:, :, 0], y + shift[:, :, 1]).clamp_min(0)
 
 
 def _density(sources: Sources, batch: int, side: int) -> Tensor:
     """How much light (B, N, N) a sheet takes, from 0 to about 2."""
     chance = sources.chance
-    kind = chance.pick(photograph=0.5, grains=0.5)
-    if kind == "photograph":
+    if chance.happens(0.5):
         grey = luminance(sources.photograph(batch, side, sources.scale()))[:, 0]
     else:
         grey = _grains(chance, batch, side)
