@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.fusion.choice import Choice, choose, compose, remove_small_regions, window_activity
-from cofuse.fusion.run import Levels, Run
-from cofuse.images import Fusion, Pixels
+from cofuse.fusion.run import Run
+from cofuse.images import Fusion, Levels, Pixels
 from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.operators.patches import patch_positions
 from cofuse.operators.reconstruction import check_orthonormal, shrink, shrink_twice
-from cofuse.progress import Progress
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.spectrum import luminance_levels, noise_seen
 
@@ -24,7 +23,7 @@ __all__ = ["ShrinkageRun"]
 class ShrinkageRun(Run):
     """Fast and without a trained model."""
 
-    operator: AnalysisOperator | None = None
+    operator: AnalysisOperator = field(kw_only=True)
 
     def fuse(self, noise: NoiseLaw | None, denoise: float) -> Fusion:
         """Fuse; ``denoise`` blends the composed picture with the restored one."""
@@ -40,7 +39,6 @@ class ShrinkageRun(Run):
         ``levels`` are those of a `NoiseLaw`: every coefficient is held against the noise in it.
         """
         stack, settings, operator = self.stack, self.settings, self.operator
-        assert operator is not None, "fusion looks the operator up"
         restoring = load_operator(settings.restoring_operator) if levels.any() else None
         if restoring:
             patch_positions(stack.shape, restoring.patch_size, 1)
@@ -58,11 +56,7 @@ class ShrinkageRun(Run):
             fair_share = choice.index.size / len(stack)
             choice = remove_small_regions(choice, round(settings.smallest_region * fair_share))
         with self.stage("composition"):
-
-            def told(done: int, rows: int) -> None:
-                self.progress(Progress("composition", done, rows))
-
-            image = compose(stack, choice.index, told=told)
+            image = compose(stack, choice.index, progress=self.progress)
         if restoring and denoise > 0:
             typical = np.sqrt((levels**2).mean(axis=0))
             by_plane = dict(zip(self.plane_names(), typical, strict=True))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from cofuse.errors import CofuseError
 from cofuse.fusion.choice import Choice, choose, gather_patches, patch_activity, patch_votes
-from cofuse.fusion.run import Levels, Run
-from cofuse.images import Fusion, Pixels, from_opponent, to_opponent
+from cofuse.fusion.run import Run
+from cofuse.images import Fusion, Levels, Pixels, from_opponent, to_opponent
 from cofuse.operators import AnalysisOperator
 from cofuse.operators.cosparse import estimate_patches
 from cofuse.operators.patches import average_patches, patch_positions
@@ -23,7 +23,7 @@ __all__ = ["LetterRun"]
 class LetterRun(Run):
     """The letter's method, patch by patch."""
 
-    operator: AnalysisOperator | None = None
+    operator: AnalysisOperator = field(kw_only=True)
 
     def fuse(self, noise: NoiseLaw | None, denoise: float) -> Fusion:
         """Fuse; the letter knows no strength between all and nothing."""
@@ -39,7 +39,6 @@ class LetterRun(Run):
     def estimate_and_reconstruct(self) -> tuple[Pixels, Choice]:
         """Choose patches, estimate each, average them, and reconstruct the whole."""
         stack, settings, operator = self.stack, self.settings, self.operator
-        assert operator is not None, "fusion looks the operator up"
         n = operator.patch_size
         shape = (stack.height, stack.width)
         positions = patch_positions(shape, n, settings.stride or n - 1)
@@ -79,7 +78,6 @@ class LetterRun(Run):
         """Solve the letter's global problem on one plane; without noise there is none."""
         if self.sigma == 0 or self.settings.global_weight == 0:
             return plane
-        assert self.operator is not None, "fusion looks the operator up"
         plane, self.trace[f"reconstruction{name}"] = reconstruct(
             plane,
             self.operator,

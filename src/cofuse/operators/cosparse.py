@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from cofuse.errors import CofuseError
 from cofuse.operators import AnalysisOperator
 from cofuse.operators.prox import project_l1_ball, soft_threshold
-from cofuse.progress import Progress, ProgressCallback, SolverTrace, silent
+from cofuse.progress import SolverTrace
 
 __all__ = ["CosparseCode", "cosparse_code", "estimate_patches"]
 
@@ -26,9 +26,6 @@ Array = NDArray[Any]
 
 #: Iterations between looks at the residuals.
 _LOOK_EVERY = 5
-
-#: Patches coded together: enough to keep the matrix products efficient, few enough for the cache.
-_BATCH = 16_384
 
 #: Relative residuals of the local estimate; on noisy patches (σ = 15) the result is then within
 #: 0.02 grey levels RMS of the minimiser with the exact x-step, and 0.07 with the surrogate.
@@ -56,7 +53,6 @@ def cosparse_code(
     tolerance: float = 1e-4,
     max_iterations: int = 1000,
     start: CosparseCode | None = None,
-    progress: ProgressCallback = silent,
 ) -> CosparseCode:
     r"""Denoise patches by ADMM on the split v = Ωx with scaled multiplier d and penalty μ.
 
@@ -91,8 +87,6 @@ def cosparse_code(
         Limit of iterations; the trace says whether it was reached.
     start
         An earlier result for the same patches, to go on from.
-    progress
-        Told how many patches are done.
     """
     if (weight is None) == (radius is None):
         raise CofuseError("cosparse coding takes either a weight or a radius, not both or none")
@@ -147,7 +141,6 @@ def cosparse_code(
             keep = ~finished
             active, limit = active[keep], limit[keep]
             x, v, d, y = x[:, keep], v[:, keep], d[:, keep], y[:, keep]
-            progress(Progress("cosparse coding", total - active.size, total))
     if active.size:
         reason = f"{active.size} of {total} patches were not converged at the iteration limit"
     else:
@@ -170,18 +163,20 @@ def estimate_patches(
     epsilon: float | None = None,
     x_step: Literal["exact", "surrogate"] = "exact",
     max_iterations: int = 1000,
+    batch: int = 16_384,
 ) -> tuple[Array, SolverTrace]:
-    """Denoise patches as the letter's local estimate, many at a time; the mean is kept.
+    """Denoise patches as the letter's local estimate; the mean of each is kept.
 
     With ``epsilon`` the constraint ‖Ωx‖₁ ≤ ε of patches brought to unit length takes the place
-    of the penalty.
+    of the penalty. ``batch`` patches are coded together: enough to keep the matrix products
+    efficient, few enough for the cache.
     """
     result = np.empty_like(patches)
     traces = []
-    for start in range(0, patches.shape[1], _BATCH):
-        batch = patches[:, start : start + _BATCH]
-        means = batch.mean(axis=0)
-        centred = batch - means
+    for start in range(0, patches.shape[1], batch):
+        some = patches[:, start : start + batch]
+        means = some.mean(axis=0)
+        centred = some - means
         code = cosparse_code(
             centred,
             operator,
@@ -191,7 +186,7 @@ def estimate_patches(
             tolerance=_ESTIMATE_TOLERANCE,
             max_iterations=max_iterations,
         )
-        result[:, start : start + _BATCH] = code.patches + means
+        result[:, start : start + batch] = code.patches + means
         traces.append(code.trace)
     # The batch that took longest speaks for all.
     return result, max(traces, key=lambda trace: (not trace.converged, trace.iterations))

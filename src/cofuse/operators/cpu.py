@@ -92,16 +92,12 @@ def pairing(dual: Floats, image: Array, operator: AnalysisOperator) -> tuple[flo
 
 def hard_shrinkage(image: Array, operator: AnalysisOperator, *, threshold: ArrayLike) -> Floats:
     """Drop every patch's coefficients up to ``threshold``, one or a row's, and average."""
-    padded, taps, count = _pad(image), _taps(operator.filters), len(operator.rows)
-    limits = np.full(count, threshold, np.float32)
+    limits = np.full(len(operator.rows), threshold, np.float32)
 
-    def work(start: int, stop: int) -> Floats:
-        out = np.zeros((2, *_band_shape(image, start, stop, taps)), np.float32)
-        loops.hard_band(padded, taps, count, limits, start, stop, out)
-        return out
+    def work(padded: Floats, taps: Floats, start: int, stop: int, out: Floats) -> None:
+        loops.hard_band(padded, taps, limits, start, stop, out)
 
-    removed, weights = _gather(_over_bands(work, _patch_rows(image, operator)), image)
-    return np.asarray(image - removed / weights, np.float32)
+    return _shrunk(image, operator, work)
 
 
 def wiener_shrinkage(
@@ -111,16 +107,25 @@ def wiener_shrinkage(
 
     There is one variance, or one for every row.
     """
-    padded, guiding = _pad(image), _pad(guide)
-    taps, count = _taps(operator.filters), len(operator.rows)
-    variances = np.full(count, variance, np.float32)
+    guiding, variances = _pad(guide), np.full(len(operator.rows), variance, np.float32)
 
-    def work(start: int, stop: int) -> Floats:
+    def work(padded: Floats, taps: Floats, start: int, stop: int, out: Floats) -> None:
+        loops.wiener_band(padded, guiding, taps, variances, start, stop, out)
+
+    return _shrunk(image, operator, work)
+
+
+def _shrunk(image: Array, operator: AnalysisOperator, work: Callable[..., None]) -> Floats:
+    """Picture less the weighted mean of what ``work`` takes from the patches."""
+    padded, taps = _pad(image), _taps(operator.filters)
+
+    def band(start: int, stop: int) -> Floats:
         out = np.zeros((2, *_band_shape(image, start, stop, taps)), np.float32)
-        loops.wiener_band(padded, guiding, taps, count, variances, start, stop, out)
+        work(padded, taps, start, stop, out)
         return out
 
-    removed, weights = _gather(_over_bands(work, _patch_rows(image, operator)), image)
+    rows = image.shape[0] - operator.patch_size + 1
+    removed, weights = _gather(_over_bands(band, rows), image)
     return np.asarray(image - removed / weights, np.float32)
 
 
@@ -179,11 +184,6 @@ def _taps(filters: Array) -> Floats:
     taps = np.zeros((-(-h // 4) * 4, rows, -(-n // 4) * 4), np.float32)
     taps[:h, :, :n] = filters
     return taps
-
-
-def _patch_rows(image: Array, operator: AnalysisOperator) -> int:
-    """Number of rows of patches in a picture."""
-    return int(image.shape[0] - operator.patch_size + 1)
 
 
 def _band_shape(image: Array, start: int, stop: int, taps: Floats) -> tuple[int, int]:

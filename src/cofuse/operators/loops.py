@@ -231,7 +231,7 @@ def pairing_band(image, taps, dual, start, stop):  # type: ignore[no-untyped-def
 
 
 @_jit
-def hard_band(image, taps, count, threshold, start, stop, out):  # type: ignore[no-untyped-def]
+def hard_band(image, taps, threshold, start, stop, out):  # type: ignore[no-untyped-def]
     """`hard_shrinkage` over a band: what is removed in out[0], the weights in out[1]."""
     width = out.shape[2] - MARGIN - taps.shape[1] + 1
     u = np.zeros((taps.shape[0], width + 2 * MARGIN), np.float32)
@@ -239,17 +239,17 @@ def hard_band(image, taps, count, threshold, start, stop, out):  # type: ignore[
     for y in range(start, stop):
         _analyse_row(image, y, width, taps, u)
         weight[:] = np.float32(1)
-        for j in range(count):
+        for j in range(threshold.shape[0]):
             line = u[j, MARGIN : MARGIN + width]
             for x in range(width):
                 if abs(line[x]) > threshold[j]:
                     weight[x] += np.float32(1)
                     line[x] = np.float32(0)
-        _spread_weighted(u, weight, count, taps, y - start, out)
+        _spread_weighted(u, weight, taps, y - start, out)
 
 
 @_jit
-def wiener_band(image, guide, taps, count, variance, start, stop, out):  # type: ignore[no-untyped-def]
+def wiener_band(image, guide, taps, variance, start, stop, out):  # type: ignore[no-untyped-def]
     """`wiener_shrinkage` over a band: what is removed in out[0], the weights in out[1]."""
     width = out.shape[2] - MARGIN - taps.shape[1] + 1
     u = np.zeros((taps.shape[0], width + 2 * MARGIN), np.float32)
@@ -259,24 +259,24 @@ def wiener_band(image, guide, taps, count, variance, start, stop, out):  # type:
         _analyse_row(image, y, width, taps, u)
         _analyse_row(guide, y, width, taps, v)
         weight[:] = np.float32(1)
-        for j in range(count):
+        for j in range(variance.shape[0]):
             line = u[j, MARGIN : MARGIN + width]
             model = v[j, MARGIN : MARGIN + width]
             for x in range(width):
                 removed = variance[j] / (model[x] * model[x] + variance[j])
                 weight[x] += (np.float32(1) - removed) ** 2
                 line[x] *= removed
-        _spread_weighted(u, weight, count, taps, y - start, out)
+        _spread_weighted(u, weight, taps, y - start, out)
 
 
 @_jit
-def _spread_weighted(u, weight, count, taps, y, out):  # type: ignore[no-untyped-def]
+def _spread_weighted(u, weight, taps, y, out):  # type: ignore[no-untyped-def]
     """Weigh each patch by 1 / weight and spread both the coefficients and the weights."""
     width = weight.shape[0]
     n = taps.shape[1]
     for x in range(width):
         weight[x] = np.float32(1) / weight[x]
-    for j in range(count):
+    for j in range(taps.shape[0]):
         line = u[j, MARGIN : MARGIN + width]
         for x in range(width):
             line[x] *= weight[x]

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cofuse.fusion import choice
 from cofuse.fusion.choice import (
     Choice,
     choose,
@@ -344,9 +343,7 @@ def test_rows_that_are_worked_on_at_a_time_do_not_show(seed: int, band: int) -> 
     frames = some_frames(3, np.float32, True, seed)
     index = blobs(*SHAPE, 3, seed)
     whole = compose(Stack.from_arrays(frames), index)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choice, "_BAND", band)
-        parts = compose(Stack.from_arrays(frames), index)
+    parts = compose(Stack.from_arrays(frames), index, band=band)
     # OpenCV's running sums are rounded by where they begin.
     np.testing.assert_allclose(parts, whole, rtol=0, atol=2e-6)
 

@@ -18,7 +18,6 @@ from cofuse.operators import (
 )
 from cofuse.operators.cosparse import CosparseCode, cosparse_code, estimate_patches
 from cofuse.operators.prox import soft_threshold
-from cofuse.progress import Progress
 
 Array = np.ndarray[Any, Any]
 
@@ -320,25 +319,6 @@ def test_single_precision_comes_near_the_double_one() -> None:
     np.testing.assert_allclose(single, exact, rtol=0, atol=0.05)
 
 
-def test_progress_counts_finished_patches() -> None:
-    seen: list[Progress] = []
-    y = noisy_patches(4, 9, 5)
-    weights = np.linspace(0.01, 6, 9)
-    cosparse_code(y, OPERATORS["random"], weight=weights, tolerance=1e-8, progress=seen.append)
-    done = [progress.done for progress in seen]
-    assert done == sorted(done)
-    assert done[-1] == 9
-    assert {progress.total for progress in seen} == {9}
-
-
-def test_what_the_callback_raises_reaches_the_caller() -> None:
-    def cancel(progress: Progress) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        cosparse_code(noisy_patches(3, 1, 0), OPERATORS["differences"], weight=2.0, progress=cancel)
-
-
 def test_the_duality_gap_bounds_the_distance_of_any_candidate() -> None:
     operator, weight = OPERATORS["random"], 2.0
     y = noisy_patches(4, 8, 0)
@@ -406,18 +386,13 @@ def test_noise_in_a_flat_region_is_solved_before_the_iteration_limit() -> None:
     assert trace.converged
 
 
-def test_the_estimate_works_in_batches_and_the_slowest_one_speaks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from cofuse.operators import cosparse
-
+def test_the_estimate_works_in_batches_and_the_slowest_one_speaks() -> None:
     operator = OPERATORS["random"]
     y = noisy_patches(4, 10, 0)
     y[:, :5] = 50.0  # the first batch is done at once
     at_once, whole = estimate_patches(y, operator, weight=3.0)
-    monkeypatch.setattr(cosparse, "_BATCH", 5)
-    in_batches, trace = estimate_patches(y, operator, weight=3.0)
+    in_batches, trace = estimate_patches(y, operator, weight=3.0, batch=5)
     np.testing.assert_allclose(in_batches, at_once, rtol=1e-9)
     assert trace.iterations == whole.iterations > 5
-    _, cut = estimate_patches(y, operator, weight=3.0, max_iterations=5)
+    _, cut = estimate_patches(y, operator, weight=3.0, max_iterations=5, batch=5)
     assert not cut.converged
