@@ -18,9 +18,9 @@ from cofuse.learning import (
     LearningSettings,
     learn_operator,
     learn_separable_operator,
-    normalise_patches,
     sample_patches,
 )
+from cofuse.learning.samples import normalise_patches
 from cofuse.operators import SHIPPED_OPERATORS, AnalysisOperator, coherence, load_operator
 from cofuse.progress import Progress
 

@@ -245,7 +245,7 @@ def test_weights_add_up_and_are_none_where_a_frame_is_left_out(networks):
 def test_turned_stacks_are_the_same_stacks_in_parts(photos):
     world = World(photos, seed=3)
     stacks = drawn(world, 4, 2, 32)
-    parts = list(turned(stacks, world, 2))
+    parts = list(turned(stacks, world.chance))
     assert len(parts) == 4
     for number, part in enumerate(parts):
         whole, some = stacks.scenes, part.scenes
@@ -270,7 +270,7 @@ def two_frames() -> Stacks:
     sharp = torch.from_numpy(sample_picture("coffee")[:64, :64].copy()).permute(2, 0, 1)[None] / 255
     soft = torch.nn.functional.avg_pool2d(sharp, 7, 1, 3)
     frames = torch.stack([sharp, soft], 1)
-    scenes = Scenes(frames, frames, sharp, torch.ones(1), "made up")
+    scenes = Scenes(frames, frames, sharp, torch.ones(1))
     return Stacks(scenes, torch.zeros(1, 2, BANDS))
 
 
@@ -291,7 +291,7 @@ def test_noise_that_the_weights_average_out_is_worth_something(monkeypatch):
     stacks = two_frames()
     clean = stacks.scenes.truth[:, None].expand(-1, 2, -1, -1, -1)
     noise = 0.05 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(8))
-    scenes = Scenes(clean + noise, clean, stacks.scenes.truth, torch.ones(1), "made up")
+    scenes = Scenes(clean + noise, clean, stacks.scenes.truth, torch.ones(1))
     losses = []
     for share in (1.0, 0.5):
         weights = torch.tensor([share, 1 - share]).view(1, 2, 1, 1, 1).expand(1, 2, 4, 64, 64)
@@ -358,14 +358,13 @@ def test_pictures_of_all_kinds_are_finite_and_told_of_all_the_noise_that_they_ha
     assert len(error) > 30 and abs(float(error.median())) < 0.15 and float(error.min()) > -1
 
 
-def test_flipped_pictures_are_the_same_pictures_and_told_alike(photos):
-    world = World(photos, seed=3)
+def test_flipped_pictures_are_the_same_pictures_and_told_alike():
     clean = torch.rand((2, 3, 24, 24), generator=torch.Generator().manual_seed(6))
 
     def small(planes: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.avg_pool2d(planes, 2)
 
-    parts = list(flipped(Noisy(2 * clean, clean, small(clean)), world, times=12))
+    parts = list(flipped(Noisy(2 * clean, clean, small(clean)), Chance(CPU, 3), times=12))
     assert len(parts) == 12
     for part in parts:
         assert torch.equal(part.noisy, 2 * part.clean)

@@ -20,20 +20,15 @@ pytest.importorskip("torch", reason="torch is not installed")
 import torch
 
 from cofuse.learning.world import World, WorldSettings
-from cofuse.learning.world.blur import Aperture, Lens, blurred
-from cofuse.learning.world.camera import photograph
-from cofuse.learning.world.canvas import Canvas
-from cofuse.learning.world.chance import Chance
-from cofuse.learning.world.exposure import Exposure
-from cofuse.learning.world.jpeg import compressed
+from cofuse.learning.world.aligning import Exposure, Motion
+from cofuse.learning.world.camera import compressed, photograph
+from cofuse.learning.world.chance import Canvas, Chance
 from cofuse.learning.world.layered import Light, photographic
-from cofuse.learning.world.mosaic import DEMOSAICINGS, Mosaic
-from cofuse.learning.world.motion import Motion
-from cofuse.learning.world.noise import NoiseLevel, grain
+from cofuse.learning.world.lens import Aperture, Lens, blurred
 from cofuse.learning.world.pairs import masked
+from cofuse.learning.world.sensor import DEMOSAICINGS, STANDARD, Mosaic, NoiseLevel, Tone, grain
 from cofuse.learning.world.sources import Sources
-from cofuse.learning.world.thick import _elsewhere, liveliest
-from cofuse.learning.world.tone import STANDARD, Tone
+from cofuse.learning.world.specimens import _elsewhere, liveliest
 from experiments.world_sheet import sheet
 
 pytestmark = pytest.mark.extra("torch")
@@ -67,7 +62,7 @@ def test_scenes_have_the_promised_shapes_and_ranges(photos, kind, frames):
     for _ in range(3):
         scenes = world.draw(2, frames, 64)
         assert scenes.frames.shape == scenes.clean.shape == (2, frames, 3, 64, 64)
-        assert scenes.truth.shape == (2, 3, 64, 64) and scenes.kind == kind
+        assert scenes.truth.shape == (2, 3, 64, 64)
         for values in (scenes.frames, scenes.clean, scenes.truth):
             assert values.dtype == torch.float32
             assert float(values.min()) >= 0 and float(values.max()) <= 1
@@ -81,7 +76,7 @@ def test_a_seed_repeats_everything(photos):
         one, other = first.draw(2, 3, 48), second.draw(2, 3, 48)
         for name in ("frames", "clean", "truth", "floor"):
             assert torch.equal(getattr(one, name), getattr(other, name)), name
-    assert torch.equal(first.draw_pictures(2, 48).noisy, second.draw_pictures(2, 48).noisy)
+    assert torch.equal(first.draw_pictures(2, 48).frames, second.draw_pictures(2, 48).frames)
 
 
 def test_grey_photographs_are_taken_and_others_refused(photos):
@@ -102,9 +97,9 @@ def test_without_noise_frames_are_the_clean_ones_to_rounding(photos, kind):
 def test_pictures_to_restore(photos):
     world = World(photos, settings=replace(PERFECT, grey=1.0))
     pictures = world.draw_pictures(2, 64)
-    assert pictures.noisy.shape == pictures.clean.shape == (2, 3, 64, 64)
-    assert torch.equal(pictures.clean[:, 0], pictures.clean[:, 2])
-    assert float((pictures.noisy - pictures.clean).abs().max()) <= 0.5 / 255 + 1e-6
+    assert pictures.frames.shape == pictures.clean.shape == (2, 1, 3, 64, 64)
+    assert torch.equal(pictures.clean[:, 0, 0], pictures.clean[:, 0, 2])
+    assert float((pictures.frames - pictures.clean).abs().max()) <= 0.5 / 255 + 1e-6
 
 
 def test_a_ground_in_truth_is_everywhere_as_its_least_blurred_frame(sources):
@@ -292,7 +287,7 @@ def test_the_truth_is_as_bright_as_frames_made_alike_or_as_the_mean_of_others(ph
 
     def plain(sources, settings, canvas, batch, frames, motion):
         grey = torch.full((batch, frames + 1, 3, canvas.side, canvas.side), 0.3)
-        return Light.of_views(grey, frames, linear=False)
+        return Light(grey[:, 1:], grey[:, 0], linear=False)
 
     monkeypatch.setattr("cofuse.learning.world.making.photographic", plain)
     unsteady = replace(only("photographic", PERFECT), unsteady=1.0, plain=1.0)

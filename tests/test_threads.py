@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE
 def test_threads_last_but_neither_bind_forks_nor_the_exit() -> None:
     code = """
 import os
-from cofuse.kernels import cpu
+from cofuse.operators import cpu
 cpu._threads = lambda: 3
 work = lambda start, stop: os.getpid()
 assert cpu._pool() is cpu._pool()

@@ -6,17 +6,18 @@ first are kept, so that memory does not grow with their number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.images import Pixels, Stack
+from cofuse.images import Levels, Pixels, Stack
 from cofuse.images.bands import REACH, WINDOWS, blurred, split
 from cofuse.operators import AnalysisOperator
 from cofuse.operators.patches import Positions, add_patches, take_patches
+from cofuse.progress import Progress, ProgressCallback, silent
 
 __all__ = [
     "Choice",
@@ -29,17 +30,13 @@ __all__ = [
     "window_activity",
 ]
 
-#: Rows of a picture that are worked on at a time: floats of a whole one take much memory. These
-#: do not depend on how much there is.
-_BAND = 256
-#: Rows in which small regions are filled at a time, and how far around one looks at first.
+#: Rows in which small regions are filled at a time, and the reach around them at first.
 _FILL_BAND, _FILL_REACH = 1024, 128
-#: Sides of the boxes, each passed twice, over which a choice is blended in the bands of a mixture:
-#: as wide as the finest detail in each. The finest band is not blended, lest it be averaged away
-#: where the choice changes from pixel to pixel.
+#: Sides of the boxes, each passed twice, that blend a choice in the bands of a mixture: as wide as
+#: the finest detail in each. The finest band is not blended, lest it be averaged away where the
+#: choice changes from pixel to pixel.
 _BLENDS = (1, *WINDOWS)
 
-Levels = NDArray[np.float32]
 Indices = NDArray[np.unsignedinteger[Any]]
 
 
@@ -150,55 +147,49 @@ def _filled(index: Indices, small: NDArray[np.bool_]) -> Indices:
             distance, nearest = cv2.distanceTransformWithLabels(
                 here.astype(np.uint8), cv2.DIST_L2, 5, labelType=cv2.DIST_LABEL_PIXEL
             )
-            # What lies beyond is no matter where half the way to it leads to something nearer.
+            # Nothing beyond the reach can be nearer than what was found within half of it.
             if reach >= len(index) or 2 * distance[inner].max() < reach - 4:
                 break
             reach *= 2
-        # OpenCV numbers the pixels of the others and tells each small one its nearest.
+        # OpenCV numbers the large regions' pixels and gives each small one its nearest's number.
         index_of = np.zeros(int(nearest.max()) + 1, index.dtype)
         index_of[nearest[~here]] = index[top:bottom][~here]
         filled[rows] = index_of[nearest[inner]]
     return filled
 
 
-def _bands(height: int, band: int, reach: int) -> Iterator[tuple[slice, slice, slice]]:
-    """Rows in bands: which, which with so many around them, and where the first lie in those."""
-    for start in range(0, height, band):
-        stop, top = min(start + band, height), max(start - reach, 0)
-        around = slice(top, min(stop + reach, height))
-        yield slice(start, stop), around, slice(start - top, stop - top)
-
-
 def compose(
-    stack: Stack, index: Indices, *, told: Callable[[int, int], None] | None = None
+    stack: Stack, index: Indices, *, band: int = 256, progress: ProgressCallback = silent
 ) -> Pixels:
     """Mix the chosen frames, blending one into the other as widely as the detail in each band.
 
-    Far from borders of the choice the pixels are those of the chosen frame. ``told`` is called with
-    the rows that are done and all of them.
+    Far from borders of the choice the pixels are those of the chosen frame. ``band`` is how many
+    rows are worked on at a time: floats of a whole picture take much memory.
     """
     image = np.empty(stack.shape, stack.dtype)
     readers = [stack.part_reader(number) for number in range(len(stack))]
-    reach = 2 * (_BLENDS[-1] // 2)
-    everything = slice(0, stack.width)
-    for rows, around, inner in _bands(len(index), _BAND, reach):
+    height, columns = len(index), slice(0, stack.width)
+    for start in range(0, height, band):
+        rows = slice(start, min(start + band, height))
+        around, inner = _widened(rows, 2 * (_BLENDS[-1] // 2), height)
+        near, made = _widened(rows, REACH, height)
         chosen = index[around]
-        near = slice(max(rows.start - REACH, 0), min(rows.stop + REACH, len(index)))
-        made = slice(rows.start - near.start, rows.stop - near.start)
         mixture = np.zeros((rows.stop - rows.start, *stack.shape[1:]), np.float32)
         for number in np.unique(chosen):
             mine = (chosen == number).astype(np.float32)
-            bands = split(stack.to_levels(readers[number](near, everything)))
-            for side, band in zip(_BLENDS, bands, strict=True):
-                weights = mine
-                for _ in range(2):
-                    weights = blurred(weights, side)
-                weights = weights[inner]
-                mixture += band[made] * (weights if band.ndim == 2 else weights[..., None])
+            bands = split(stack.to_levels(readers[number](near, columns)))
+            for side, detail in zip(_BLENDS, bands, strict=True):
+                weights = blurred(blurred(mine, side), side)[inner]
+                mixture += detail[made] * (weights if detail.ndim == 2 else weights[..., None])
         image[rows] = stack.from_levels(mixture)
-        if told is not None:
-            told(rows.stop, len(index))
+        progress(Progress("composition", rows.stop, height))
     return image
+
+
+def _widened(rows: slice, reach: int, height: int) -> tuple[slice, slice]:
+    """Rows with up to ``reach`` more on either side, and where the rows lie in these."""
+    top = max(rows.start - reach, 0)
+    return slice(top, min(rows.stop + reach, height)), slice(rows.start - top, rows.stop - top)
 
 
 def patch_votes(

@@ -14,7 +14,6 @@ from cofuse.images import Fusion, Levels, Pixels
 from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.operators.patches import patch_positions
 from cofuse.operators.reconstruction import check_orthonormal, shrink, shrink_twice
-from cofuse.progress import Progress
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.spectrum import luminance_levels, noise_seen
 
@@ -59,11 +58,7 @@ class FastRun(Run):
             fair_share = choice.index.size / len(stack)
             choice = remove_small_regions(choice, round(settings.smallest_region * fair_share))
         with self.stage("composition"):
-
-            def told(done: int, rows: int) -> None:
-                self.progress(Progress("composition", done, rows))
-
-            image = compose(stack, choice.index, told=told)
+            image = compose(stack, choice.index, progress=self.progress)
         if restoring and denoise > 0:
             typical = np.sqrt((levels**2).mean(axis=0))
             by_plane = dict(zip(self.plane_names(), typical, strict=True))

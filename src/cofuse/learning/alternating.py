@@ -1,4 +1,4 @@
-"""Learn a full operator by alternation: code every patch, then renew every row.
+"""Learn an operator by alternation: code every patch, then renew every row.
 
 Taken literally the alternation collapses: all rows become one vector, because a row that is
 orthogonal to every patch costs nothing. Three things keep the rows apart, all of them the rank
@@ -9,12 +9,17 @@ condition of the model taken seriously; the first alone already prevents the tot
   coefficients whose rows have rank m − r, so rows compete for patches;
 * a row that comes within ``max_coherence`` of an earlier one, or that too few patches use, is
   redrawn as the vector orthogonal to randomly drawn patches.
+
+A separable operator A ⊗ B, whose coefficients of a patch X (n × n) are ``A X Bᵀ``, is learned one
+factor at a time. With B fixed, row a_i is renewed as the mean-free vector with the least energy of
+``⟨a_i, X b_j⟩`` over all patches and all j for which the product (i, j) is in the patch's
+co-support; then B likewise. The first row of either factor is the constant and stays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,13 +31,14 @@ from cofuse.operators import AnalysisOperator, coherence
 from cofuse.operators.cosparse import CosparseCode, cosparse_code
 from cofuse.progress import Progress, ProgressCallback, SolverTrace, silent
 
-__all__ = ["LearnedOperator", "LearningSettings", "learn_operator"]
+__all__ = ["LearnedOperator", "LearningSettings", "learn_operator", "learn_separable_operator"]
 
 Array = NDArray[np.float64]
+#: A renewed operator, the co-supports (h, N) it was renewed by, and how many rows were redrawn.
+_Renewed = tuple[AnalysisOperator, NDArray[np.bool_], int]
 
 #: A row used by fewer patches than this share of the average row's is redrawn.
 _LEAST_USAGE = 0.1
-
 
 #: Largest numbers that still come to an end: all patches are coded with all rows in every round.
 _MOST = {"rows": 4096, "rounds": 10_000, "coding_iterations": 10_000}
@@ -105,48 +111,130 @@ def learn_operator(
 ) -> LearnedOperator:
     """Learn h rows from normalised patches in the columns of ``patches``, shape (m, N)."""
     settings = settings or LearningSettings()
-    check_patches(patches, settings, provenance, progress)
+    _check(patches, settings, provenance, progress)
     rng = np.random.default_rng(settings.seed)
-    noisy = add_noise(patches, settings.noise, rng)
-    rows = np.array([draw_row(noisy, rng) for _ in range(settings.rows)])
-    course = Course(settings.rounds, progress)
+    noisy = _with_noise(patches, settings.noise, rng)
+
+    def renew(operator: AnalysisOperator, x: Array) -> _Renewed:
+        rows = operator.rows.copy()
+        cosupport = _cosupports(operator, x, settings)
+        for j in range(len(rows)):
+            rows[j] = _renewed(noisy[:, cosupport[j]], rows[j])
+        redrawn = _redraw(rows, cosupport.sum(axis=1), settings.max_coherence, noisy, rng)
+        return AnalysisOperator(rows), cosupport, redrawn
+
+    start = AnalysisOperator(np.array([_drawn_row(noisy, rng) for _ in range(settings.rows)]))
+    operator, trace = _alternate(start, noisy, settings, renew, "row", progress)
+    made = {**(provenance or {}), "kind": "full", "settings": asdict(settings)}
+    return LearnedOperator(replace(operator, name=name, provenance=made), trace)
+
+
+def learn_separable_operator(
+    patches: Array,
+    settings: LearningSettings | None = None,
+    *,
+    name: str = "learned",
+    provenance: dict[str, Any] | None = None,
+    progress: ProgressCallback = silent,
+) -> LearnedOperator:
+    """Learn two factors of √h × n (8 × 7 for 64 rows) from normalised patches, shape (m, N)."""
+    settings = settings or LearningSettings()
+    _check(patches, settings, provenance, progress)
+    n, side = round(len(patches) ** 0.5), round(settings.rows**0.5)
+    if side * side != settings.rows:
+        raise CofuseError(
+            f"{settings.rows} rows make no two equal factors; ask for a square number such as 64"
+        )
+    rng = np.random.default_rng(settings.seed)
+    noisy = _with_noise(patches, settings.noise, rng)
+    squares = noisy.reshape(n, n, -1)
+
+    def renew(operator: AnalysisOperator, x: Array) -> _Renewed:
+        redrawn = 0
+        for place in (0, 1):
+            assert operator.factors is not None
+            cosupport = _cosupports(operator, x, settings)
+            factors = [factor.copy() for factor in operator.factors]
+            redrawn += _renew_factor(factors, place, squares, cosupport, settings, rng)
+            operator = AnalysisOperator.from_factors(*factors, name=name)
+        return operator, cosupport, redrawn
+
+    constant = np.full(n, n**-0.5)
+    factors = [
+        np.array([constant, *(_drawn_row(lines, rng) for _ in range(side - 1))])
+        for lines in (squares.reshape(n, -1), squares.swapaxes(0, 1).reshape(n, -1))
+    ]
+    start = AnalysisOperator.from_factors(*factors, name=name)
+    operator, trace = _alternate(start, noisy, settings, renew, "factor", progress)
+    made = {**(provenance or {}), "kind": "separable", "settings": asdict(settings)}
+    return LearnedOperator(replace(operator, provenance=made), trace)
+
+
+def _alternate(
+    operator: AnalysisOperator,
+    noisy: Array,
+    settings: LearningSettings,
+    renew: Callable[[AnalysisOperator, Array], _Renewed],
+    unit: str,
+    progress: ProgressCallback,
+) -> tuple[AnalysisOperator, SolverTrace]:
+    """Code and renew in turn; a run whose last round redrew nothing has settled."""
+    history: dict[str, list[float]] = {}
     code: CosparseCode | None = None
-    for _ in range(settings.rounds):
+    redrawn = 0
+    for done in range(1, settings.rounds + 1):
         code = cosparse_code(
             noisy,
-            AnalysisOperator(rows),
+            operator,
             weight=settings.weight,
             max_iterations=settings.coding_iterations,
             start=code,
         )
-        cosupport = select(rows @ code.patches, rows, settings.rank(len(patches)))
-        for j in range(settings.rows):
-            rows[j] = same_sign(least_excited(noisy[:, cosupport[j]]), rows[j])
-        usage = cosupport.sum(axis=1)
-        redrawn = redraw(rows, usage, settings.max_coherence, lambda: draw_row(noisy, rng))
-        share = usage / patches.shape[1]
-        course.note(objective(code, noisy, rows, settings.weight), rows, share, redrawn)
-    operator = AnalysisOperator(
-        rows, name, {**(provenance or {}), "kind": "full", "settings": asdict(settings)}
+        operator, cosupport, redrawn = renew(operator, code.patches)
+        measured = {
+            "objective": _objective(code.patches, noisy, operator, settings.weight),
+            "coherence": coherence(operator.rows),
+            "least usage": float(cosupport.mean(axis=1).min()),
+            "rank": float(np.linalg.matrix_rank(operator.rows)),
+            "redrawn": float(redrawn),
+        }
+        for name, number in measured.items():
+            history.setdefault(name, []).append(number)
+        progress(Progress("learning", done, settings.rounds))
+    trace = SolverTrace(
+        f"alternating {unit} updates",
+        settings.rounds,
+        redrawn == 0,
+        f"{settings.rounds} rounds done, {redrawn} rows redrawn in the last",
+        {name: tuple(values) for name, values in history.items()},
     )
-    return LearnedOperator(operator, course.trace("alternating row updates"))
+    return operator, trace
 
 
-def add_noise(patches: Array, length: float, rng: np.random.Generator) -> Array:
+def _objective(x: Array, noisy: Array, operator: AnalysisOperator, weight: float) -> float:
+    """Mean over the patches of ½‖x − y‖² + λ‖Ωx‖₁."""
+    fit = 0.5 * ((x - noisy) ** 2).sum()
+    return float((fit + weight * np.abs(operator.rows @ x).sum()) / noisy.shape[1])
+
+
+def _with_noise(patches: Array, length: float, rng: np.random.Generator) -> Array:
     """Add white, mean-free noise of the given mean length to every patch."""
     noise = rng.normal(scale=length * len(patches) ** -0.5, size=patches.shape)
     return np.asarray(patches + noise - noise.mean(axis=0))
 
 
-def select(coefficients: Array, rows: Array, rank: int) -> NDArray[np.bool_]:
-    """Choose the co-supports: for every patch its smallest coefficients up to ``rank``."""
+def _cosupports(
+    operator: AnalysisOperator, x: Array, settings: LearningSettings
+) -> NDArray[np.bool_]:
+    """For every patch its smallest coefficients whose rows have rank m − r, (h, N)."""
     # Imported here: Numba's start-up is a cost only learners should pay.
     from cofuse.operators.cpu import select_cosupport
 
-    return select_cosupport(coefficients, rows @ rows.T, rank)
+    rows = operator.rows
+    return select_cosupport(rows @ x, rows @ rows.T, settings.rank(len(x)))
 
 
-def least_excited(patches: Array) -> Array:
+def _least_excited(patches: Array) -> Array:
     """Find the unit, mean-free vector with the least energy of ⟨ω, y⟩ over the patches.
 
     It is the left singular vector of the smallest singular value, with the constant (orthogonal
@@ -156,35 +244,32 @@ def least_excited(patches: Array) -> Array:
     constant = np.full(len(scatter), len(scatter) ** -0.5)
     scatter += (1.0 + np.trace(scatter)) * np.outer(constant, constant)
     vector = np.linalg.eigh(scatter)[1][:, 0]
-    return unit_mean_free(vector)
-
-
-def same_sign(vector: Array, old: Array) -> Array:
-    """Turn a renewed row the way the old one pointed.
-
-    A singular vector's sign is arbitrary; the coding goes on from coefficients and multipliers
-    of the old rows, which a flipped sign would make the worst possible start.
-    """
-    return -vector if vector @ old < 0 else vector
-
-
-def draw_row(patches: Array, rng: np.random.Generator) -> Array:
-    """Draw the mean-free vector orthogonal to m − 2 random patches: exactly one direction."""
-    chosen = patches[:, rng.choice(patches.shape[1], size=len(patches) - 2, replace=False)]
-    return least_excited(chosen)
-
-
-def unit_mean_free(vector: Array) -> Array:
-    """Remove the mean and scale to unit length."""
     centred = vector - vector.mean()
     return np.asarray(centred / np.linalg.norm(centred))
 
 
-def redraw(
+def _renewed(patches: Array, old: Array) -> Array:
+    """Renew a row from the patches that use it; it points the way the old one did.
+
+    A singular vector's sign is arbitrary; the coding goes on from coefficients and multipliers
+    of the old rows, which a flipped sign would make the worst possible start.
+    """
+    vector = _least_excited(patches)
+    return -vector if vector @ old < 0 else vector
+
+
+def _drawn_row(patches: Array, rng: np.random.Generator) -> Array:
+    """Draw the mean-free vector orthogonal to m − 2 random patches: exactly one direction."""
+    chosen = patches[:, rng.choice(patches.shape[1], size=len(patches) - 2, replace=False)]
+    return _least_excited(chosen)
+
+
+def _redraw(
     rows: Array,
-    usage: NDArray[np.intp],
+    usage: NDArray[Any],
     max_coherence: float,
-    draw: Callable[[], Array],
+    patches: Array,
+    rng: np.random.Generator,
 ) -> int:
     """Replace, in place, rows too close to an earlier one or too little used; count them."""
     replaced = 0
@@ -194,49 +279,40 @@ def redraw(
             (j > 0 and np.abs(rows[:j] @ rows[j]).max() > max_coherence)
             or (attempts == 0 and usage[j] < _LEAST_USAGE * usage.mean())
         ):
-            rows[j] = draw()
+            rows[j] = _drawn_row(patches, rng)
             attempts += 1
         replaced += attempts > 0
     return replaced
 
 
-def objective(code: CosparseCode, noisy: Array, rows: Array, weight: float) -> float:
-    """Mean over the patches of ½‖x − y‖² + λ‖Ωx‖₁."""
-    fit = 0.5 * ((code.patches - noisy) ** 2).sum()
-    return float((fit + weight * np.abs(rows @ code.patches).sum()) / noisy.shape[1])
+def _renew_factor(
+    factors: list[Array],
+    place: int,
+    squares: Array,
+    cosupport: NDArray[np.bool_],
+    settings: LearningSettings,
+    rng: np.random.Generator,
+) -> int:
+    """Renew, in place, all rows but the first of one factor; return how many were redrawn."""
+    factor, other = factors[place], factors[1 - place]
+    # Give the product of the constants, which is no row of Ω, a place to index by (i, j).
+    nowhere = np.zeros((1, cosupport.shape[1]), np.bool_)
+    table = np.concatenate([nowhere, cosupport]).reshape(len(factors[0]), len(factors[1]), -1)
+    if place == 0:
+        lines = np.einsum("yxp,jx->jyp", squares, other)
+    else:
+        lines = np.einsum("yxp,jy->jxp", squares, other)
+        table = table.swapaxes(0, 1)
+    usage = table.sum(axis=(1, 2))
+    for i in range(1, len(factor)):
+        used = [lines[j][:, table[i, j]] for j in range(len(other))]
+        factor[i] = _renewed(np.concatenate(used, axis=1), factor[i])
+    usage[0] = usage.mean()  # the constant row stays, however little it is used
+    pool = lines.swapaxes(0, 1).reshape(factor.shape[1], -1)
+    return _redraw(factor, usage, settings.max_coherence, pool, rng)
 
 
-class Course:
-    """Collects what a learner measures each round."""
-
-    def __init__(self, rounds: int, progress: ProgressCallback) -> None:
-        self._rounds = rounds
-        self._progress = progress
-        self._history: dict[str, list[float]] = {}
-
-    def note(self, value: float, rows: Array, usage: Array, redrawn: int) -> None:
-        """Record one round."""
-        measured = {
-            "objective": value,
-            "coherence": coherence(rows),
-            "least usage": float(usage.min()),
-            "rank": float(np.linalg.matrix_rank(rows)),
-            "redrawn": float(redrawn),
-        }
-        for name, number in measured.items():
-            self._history.setdefault(name, []).append(number)
-        done = len(self._history["objective"])
-        self._progress(Progress("learning", done, self._rounds))
-
-    def trace(self, solver: str) -> SolverTrace:
-        """Close the record; a run whose last round redrew nothing has settled."""
-        history = {name: tuple(values) for name, values in self._history.items()}
-        redrawn = int(history["redrawn"][-1])
-        reason = f"{self._rounds} rounds done, {redrawn} rows redrawn in the last"
-        return SolverTrace(solver, self._rounds, redrawn == 0, reason, history)
-
-
-def check_patches(
+def _check(
     patches: Array,
     settings: LearningSettings,
     provenance: dict[str, Any] | None,

@@ -10,7 +10,6 @@ from cofuse.operators.operator import (
     operator_bytes,
     overcomplete_dct_operator,
     read_operator,
-    write_operator,
 )
 
 __all__ = [
@@ -23,5 +22,4 @@ __all__ = [
     "operator_bytes",
     "overcomplete_dct_operator",
     "read_operator",
-    "write_operator",
 ]

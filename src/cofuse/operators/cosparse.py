@@ -18,17 +18,14 @@ from numpy.typing import ArrayLike, NDArray
 from cofuse.errors import CofuseError
 from cofuse.operators import AnalysisOperator
 from cofuse.operators.prox import project_l1_ball, soft_threshold
-from cofuse.progress import Progress, ProgressCallback, SolverTrace, silent
+from cofuse.progress import SolverTrace
 
-__all__ = ["CosparseCode", "cosparse_code", "duality_gap", "estimate_patches"]
+__all__ = ["CosparseCode", "cosparse_code", "estimate_patches"]
 
 Array = NDArray[Any]
 
 #: Iterations between looks at the residuals.
 _LOOK_EVERY = 5
-
-#: Patches coded together: enough to keep the matrix products efficient, few enough for the cache.
-_BATCH = 16_384
 
 #: Relative residuals of the local estimate; on noisy patches (σ = 15) the result is then within
 #: 0.02 grey levels RMS of the minimiser with the exact x-step, and 0.07 with the surrogate.
@@ -52,12 +49,10 @@ def cosparse_code(
     weight: ArrayLike | None = None,
     radius: ArrayLike | None = None,
     x_step: Literal["exact", "surrogate"] = "exact",
-    surrogate_steps: int = 1,
     penalty: float = 2.0,
     tolerance: float = 1e-4,
     max_iterations: int = 1000,
     start: CosparseCode | None = None,
-    progress: ProgressCallback = silent,
 ) -> CosparseCode:
     r"""Denoise patches by ADMM on the split v = Ωx with scaled multiplier d and penalty μ.
 
@@ -82,9 +77,7 @@ def cosparse_code(
         projection on that ball.
     x_step
         ``"exact"`` solves the quadratic with one m × m matrix shared by all patches;
-        ``"surrogate"`` takes gradient steps of length 1/L (the letter's FOS).
-    surrogate_steps
-        How many such steps an iteration; one suffices for convergence.
+        ``"surrogate"`` takes one gradient step of length 1/L (the letter's FOS).
     penalty
         μ.
     tolerance
@@ -94,8 +87,6 @@ def cosparse_code(
         Limit of iterations; the trace says whether it was reached.
     start
         An earlier result for the same patches, to go on from.
-    progress
-        Told how many patches are done.
     """
     if (weight is None) == (radius is None):
         raise CofuseError("cosparse coding takes either a weight or a radius, not both or none")
@@ -124,8 +115,7 @@ def cosparse_code(
         if x_step == "exact":
             x = inverse @ target
         else:
-            for _ in range(surrogate_steps):
-                x = x - step * (normal @ x - target)
+            x = x - step * (normal @ x - target)
         omega_x = rows @ x
         last_v = v
         if radius is None:
@@ -151,7 +141,6 @@ def cosparse_code(
             keep = ~finished
             active, limit = active[keep], limit[keep]
             x, v, d, y = x[:, keep], v[:, keep], d[:, keep], y[:, keep]
-            progress(Progress("cosparse coding", total - active.size, total))
     if active.size:
         reason = f"{active.size} of {total} patches were not converged at the iteration limit"
     else:
@@ -174,18 +163,20 @@ def estimate_patches(
     epsilon: float | None = None,
     x_step: Literal["exact", "surrogate"] = "exact",
     max_iterations: int = 1000,
+    batch: int = 16_384,
 ) -> tuple[Array, SolverTrace]:
-    """Denoise patches as the letter's local estimate, many at a time; the mean is kept.
+    """Denoise patches as the letter's local estimate; the mean of each is kept.
 
     With ``epsilon`` the constraint ‖Ωx‖₁ ≤ ε of patches brought to unit length takes the place
-    of the penalty.
+    of the penalty. ``batch`` patches are coded together: enough to keep the matrix products
+    efficient, few enough for the cache.
     """
     result = np.empty_like(patches)
     traces = []
-    for start in range(0, patches.shape[1], _BATCH):
-        batch = patches[:, start : start + _BATCH]
-        means = batch.mean(axis=0)
-        centred = batch - means
+    for start in range(0, patches.shape[1], batch):
+        some = patches[:, start : start + batch]
+        means = some.mean(axis=0)
+        centred = some - means
         code = cosparse_code(
             centred,
             operator,
@@ -195,25 +186,10 @@ def estimate_patches(
             tolerance=_ESTIMATE_TOLERANCE,
             max_iterations=max_iterations,
         )
-        result[:, start : start + _BATCH] = code.patches + means
+        result[:, start : start + batch] = code.patches + means
         traces.append(code.trace)
     # The batch that took longest speaks for all.
     return result, max(traces, key=lambda trace: (not trace.converged, trace.iterations))
-
-
-def duality_gap(
-    patches: Array, code: CosparseCode, operator: AnalysisOperator, weight: float
-) -> Array:
-    r"""Certify optimality of the penalised form: primal value less dual value, a column.
-
-    For any u with |u| ≤ λ the dual value ``½‖y‖² − ½‖y − Ωᵀu‖²`` bounds the minimum from below.
-    """
-    u = np.clip(code.dual, -weight, weight)
-    x = code.patches
-    primal = 0.5 * ((x - patches) ** 2).sum(axis=0)
-    primal = primal + weight * np.abs(operator.apply(x)).sum(axis=0)
-    dual = 0.5 * ((patches) ** 2 - (patches - operator.adjoint(u)) ** 2).sum(axis=0)
-    return np.asarray(primal - dual)
 
 
 def _norm(columns: Array) -> Array:

@@ -33,8 +33,8 @@ Array = NDArray[Any]
 Floats = NDArray[np.float32]
 
 
-def activity(image: Array, operator: AnalysisOperator, *, threshold: float = 0.0) -> Floats:
-    r"""Sum of the analysis coefficients' magnitudes at every patch, ``‖soft(Ω W_ij I, t)‖₁``."""
+def activity(image: Array, operator: AnalysisOperator) -> Floats:
+    """Sum of the magnitudes of the analysis coefficients of every patch, ``‖Ω W_ij I‖₁``."""
     n = operator.patch_size
     padded = _pad(image)
     result = np.empty((image.shape[0] - n + 1, image.shape[1] - n + 1), np.float32)
@@ -42,14 +42,12 @@ def activity(image: Array, operator: AnalysisOperator, *, threshold: float = 0.0
         left, right = (_taps(factor[:, None, :])[: len(factor)] for factor in operator.factors)
 
         def work(start: int, stop: int) -> None:
-            loops.activity_separable(
-                padded, left[:, 0], right[:, 0], np.float32(threshold), start, stop, result
-            )
+            loops.activity_separable(padded, left[:, 0], right[:, 0], start, stop, result)
     else:
         taps = _taps(operator.filters)
 
         def work(start: int, stop: int) -> None:
-            loops.activity_full(padded, taps, np.float32(threshold), start, stop, result)
+            loops.activity_full(padded, taps, start, stop, result)
 
     _over_bands(work, len(result))
     return result
@@ -94,16 +92,12 @@ def pairing(dual: Floats, image: Array, operator: AnalysisOperator) -> tuple[flo
 
 def hard_shrinkage(image: Array, operator: AnalysisOperator, *, threshold: ArrayLike) -> Floats:
     """Drop every patch's coefficients up to ``threshold``, one or a row's, and average."""
-    padded, taps, count = _pad(image), _taps(operator.filters), len(operator.rows)
-    limits = np.full(count, threshold, np.float32)
+    limits = np.full(len(operator.rows), threshold, np.float32)
 
-    def work(start: int, stop: int) -> Floats:
-        out = np.zeros((2, *_band_shape(image, start, stop, taps)), np.float32)
-        loops.hard_band(padded, taps, count, limits, start, stop, out)
-        return out
+    def work(padded: Floats, taps: Floats, start: int, stop: int, out: Floats) -> None:
+        loops.hard_band(padded, taps, limits, start, stop, out)
 
-    removed, weights = _gather(_over_bands(work, _patch_rows(image, operator)), image)
-    return np.asarray(image - removed / weights, np.float32)
+    return _shrunk(image, operator, work)
 
 
 def wiener_shrinkage(
@@ -113,16 +107,25 @@ def wiener_shrinkage(
 
     There is one variance, or one for every row.
     """
-    padded, guiding = _pad(image), _pad(guide)
-    taps, count = _taps(operator.filters), len(operator.rows)
-    variances = np.full(count, variance, np.float32)
+    guiding, variances = _pad(guide), np.full(len(operator.rows), variance, np.float32)
 
-    def work(start: int, stop: int) -> Floats:
+    def work(padded: Floats, taps: Floats, start: int, stop: int, out: Floats) -> None:
+        loops.wiener_band(padded, guiding, taps, variances, start, stop, out)
+
+    return _shrunk(image, operator, work)
+
+
+def _shrunk(image: Array, operator: AnalysisOperator, work: Callable[..., None]) -> Floats:
+    """Picture less the weighted mean of what ``work`` takes from the patches."""
+    padded, taps = _pad(image), _taps(operator.filters)
+
+    def band(start: int, stop: int) -> Floats:
         out = np.zeros((2, *_band_shape(image, start, stop, taps)), np.float32)
-        loops.wiener_band(padded, guiding, taps, count, variances, start, stop, out)
+        work(padded, taps, start, stop, out)
         return out
 
-    removed, weights = _gather(_over_bands(work, _patch_rows(image, operator)), image)
+    rows = image.shape[0] - operator.patch_size + 1
+    removed, weights = _gather(_over_bands(band, rows), image)
     return np.asarray(image - removed / weights, np.float32)
 
 
@@ -181,11 +184,6 @@ def _taps(filters: Array) -> Floats:
     taps = np.zeros((-(-h // 4) * 4, rows, -(-n // 4) * 4), np.float32)
     taps[:h, :, :n] = filters
     return taps
-
-
-def _patch_rows(image: Array, operator: AnalysisOperator) -> int:
-    """Number of rows of patches in a picture."""
-    return int(image.shape[0] - operator.patch_size + 1)
 
 
 def _band_shape(image: Array, start: int, stop: int, taps: Floats) -> tuple[int, int]:

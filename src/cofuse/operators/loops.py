@@ -90,7 +90,7 @@ def _spread_row(u, width, taps, y, out):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def activity_full(image, taps, threshold, start, stop, result):  # type: ignore[no-untyped-def]
+def activity_full(image, taps, start, stop, result):  # type: ignore[no-untyped-def]
     """Activity of the patch rows start … stop − 1 under a full operator."""
     width = result.shape[1]
     u = np.zeros((taps.shape[0], width + 2 * MARGIN), np.float32)
@@ -99,11 +99,11 @@ def activity_full(image, taps, threshold, start, stop, result):  # type: ignore[
         total = result[y]
         total[:] = np.float32(0)
         for j in range(taps.shape[0]):
-            _add_magnitudes(u[j, MARGIN : MARGIN + width], threshold, total)
+            _add_magnitudes(u[j, MARGIN : MARGIN + width], total)
 
 
 @_jit
-def activity_separable(image, left, right, threshold, start, stop, result):  # type: ignore[no-untyped-def]
+def activity_separable(image, left, right, start, stop, result):  # type: ignore[no-untyped-def]
     """Activity under A ⊗ B: filter each picture row once along x, then combine n rows along y."""
     width = result.shape[1]
     n = image.shape[0] - result.shape[0] + 1
@@ -133,7 +133,6 @@ def activity_separable(image, left, right, threshold, start, stop, result):  # t
                         ring[(top + 6) % n, b],
                         weights,
                         np.float32(0) if first + b == 0 else np.float32(1),
-                        threshold,
                         total,
                     )
                 first += 4
@@ -147,12 +146,12 @@ def activity_separable(image, left, right, threshold, start, stop, result):  # t
                     line = ring[(top + dy) % n, b]
                     for x in range(width):
                         u[x] += weight * line[x]
-                _add_magnitudes(u, threshold, total)
+                _add_magnitudes(u, total)
 
 
 @_jit
-def _add_four_magnitudes(l0, l1, l2, l3, l4, l5, l6, taps, of_first, threshold, total):  # type: ignore[no-untyped-def]
-    """Add max(|Σ_d taps[i, d]·l_d| − t, 0) of four rows i to total; of the first ``of_first``."""
+def _add_four_magnitudes(l0, l1, l2, l3, l4, l5, l6, taps, of_first, total):  # type: ignore[no-untyped-def]
+    """Add |Σ_d taps[i, d]·l_d| of four rows i to total, the first times ``of_first``."""
     a, b, c, e = taps[0], taps[1], taps[2], taps[3]
     a0, a1, a2, a3, a4, a5, a6 = a[0], a[1], a[2], a[3], a[4], a[5], a[6]
     b0, b1, b2, b3, b4, b5, b6 = b[0], b[1], b[2], b[3], b[4], b[5], b[6]
@@ -165,9 +164,9 @@ def _add_four_magnitudes(l0, l1, l2, l3, l4, l5, l6, taps, of_first, threshold, 
         v = b0 * p0 + b1 * p1 + b2 * p2 + b3 * p3 + b4 * p4 + b5 * p5 + b6 * p6
         w = c0 * p0 + c1 * p1 + c2 * p2 + c3 * p3 + c4 * p4 + c5 * p5 + c6 * p6
         z = e0 * p0 + e1 * p1 + e2 * p2 + e3 * p3 + e4 * p4 + e5 * p5 + e6 * p6
-        total[x] += (of_first * max(abs(u) - threshold, zero) + max(abs(v) - threshold, zero)) + (
-            max(abs(w) - threshold, zero) + max(abs(z) - threshold, zero)
-        )
+        # Without these maxima the compiler may add in another order, and change the last bits.
+        u, v, w, z = max(abs(u), zero), max(abs(v), zero), max(abs(w), zero), max(abs(z), zero)
+        total[x] += (of_first * u + v) + (w + z)
 
 
 @_jit
@@ -185,10 +184,10 @@ def _filter_along(line, taps, result):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _add_magnitudes(u, threshold, total):  # type: ignore[no-untyped-def]
-    """Add max(|u| − threshold, 0) to total."""
+def _add_magnitudes(u, total):  # type: ignore[no-untyped-def]
+    """Add |u| to total."""
     for x in range(total.shape[0]):
-        total[x] += max(abs(u[x]) - threshold, np.float32(0))
+        total[x] += abs(u[x])
 
 
 @_jit
@@ -232,7 +231,7 @@ def pairing_band(image, taps, dual, start, stop):  # type: ignore[no-untyped-def
 
 
 @_jit
-def hard_band(image, taps, count, threshold, start, stop, out):  # type: ignore[no-untyped-def]
+def hard_band(image, taps, threshold, start, stop, out):  # type: ignore[no-untyped-def]
     """`hard_shrinkage` over a band: what is removed in out[0], the weights in out[1]."""
     width = out.shape[2] - MARGIN - taps.shape[1] + 1
     u = np.zeros((taps.shape[0], width + 2 * MARGIN), np.float32)
@@ -240,17 +239,17 @@ def hard_band(image, taps, count, threshold, start, stop, out):  # type: ignore[
     for y in range(start, stop):
         _analyse_row(image, y, width, taps, u)
         weight[:] = np.float32(1)
-        for j in range(count):
+        for j in range(threshold.shape[0]):
             line = u[j, MARGIN : MARGIN + width]
             for x in range(width):
                 if abs(line[x]) > threshold[j]:
                     weight[x] += np.float32(1)
                     line[x] = np.float32(0)
-        _spread_weighted(u, weight, count, taps, y - start, out)
+        _spread_weighted(u, weight, taps, y - start, out)
 
 
 @_jit
-def wiener_band(image, guide, taps, count, variance, start, stop, out):  # type: ignore[no-untyped-def]
+def wiener_band(image, guide, taps, variance, start, stop, out):  # type: ignore[no-untyped-def]
     """`wiener_shrinkage` over a band: what is removed in out[0], the weights in out[1]."""
     width = out.shape[2] - MARGIN - taps.shape[1] + 1
     u = np.zeros((taps.shape[0], width + 2 * MARGIN), np.float32)
@@ -260,24 +259,24 @@ def wiener_band(image, guide, taps, count, variance, start, stop, out):  # type:
         _analyse_row(image, y, width, taps, u)
         _analyse_row(guide, y, width, taps, v)
         weight[:] = np.float32(1)
-        for j in range(count):
+        for j in range(variance.shape[0]):
             line = u[j, MARGIN : MARGIN + width]
             model = v[j, MARGIN : MARGIN + width]
             for x in range(width):
                 removed = variance[j] / (model[x] * model[x] + variance[j])
                 weight[x] += (np.float32(1) - removed) ** 2
                 line[x] *= removed
-        _spread_weighted(u, weight, count, taps, y - start, out)
+        _spread_weighted(u, weight, taps, y - start, out)
 
 
 @_jit
-def _spread_weighted(u, weight, count, taps, y, out):  # type: ignore[no-untyped-def]
+def _spread_weighted(u, weight, taps, y, out):  # type: ignore[no-untyped-def]
     """Weigh each patch by 1 / weight and spread both the coefficients and the weights."""
     width = weight.shape[0]
     n = taps.shape[1]
     for x in range(width):
         weight[x] = np.float32(1) / weight[x]
-    for j in range(count):
+    for j in range(taps.shape[0]):
         line = u[j, MARGIN : MARGIN + width]
         for x in range(width):
             line[x] *= weight[x]

@@ -1,8 +1,7 @@
 """Analysis operators: the matrix Ω whose zeros name the subspace a sharp patch lies in.
 
 Every row of Ω is a small filter of unit length and zero mean. On a patch ``x`` of n × n pixels,
-read row by row into a vector of m = n² numbers, ``Ωx`` are its analysis coefficients. On a
-picture, Ω acts on every patch of a given stride (see `patches` for the border rule).
+read row by row into a vector of m = n² numbers, ``Ωx`` are its analysis coefficients.
 
 A *separable* operator is a Kronecker product A ⊗ B: a patch X becomes ``A X Bᵀ``. The first row of
 either factor is constant and the others have zero mean, so all products but the first are
@@ -38,7 +37,6 @@ __all__ = [
     "operator_bytes",
     "overcomplete_dct_operator",
     "read_operator",
-    "write_operator",
 ]
 
 Array = NDArray[Any]
@@ -117,17 +115,15 @@ class AnalysisOperator:
         """Ωᵀu for coefficients in columns, (h, N) → (m, N)."""
         return self.rows.T.astype(coefficients.dtype) @ coefficients
 
-    def apply_image(self, image: Array, *, stride: int = 1) -> Array:
-        """Coefficients of every patch of a grey picture, (H, W) → (h, patch rows, columns)."""
-        positions = patch_positions(image.shape, self.patch_size, stride)
+    def apply_image(self, image: Array) -> Array:
+        """Coefficients of every patch of a grey picture, (H, W) → (h, H − n + 1, W − n + 1)."""
+        positions = patch_positions(image.shape, self.patch_size, 1)
         coefficients = self.apply(take_patches(image, self.patch_size, positions))
         return coefficients.reshape(-1, *map(len, positions))
 
-    def adjoint_image(
-        self, coefficients: Array, shape: tuple[int, int], *, stride: int = 1
-    ) -> Array:
+    def adjoint_image(self, coefficients: Array, shape: tuple[int, int]) -> Array:
         """The adjoint of `apply_image`: every coefficient adds its filter where it was taken."""
-        positions = patch_positions(shape, self.patch_size, stride)
+        positions = patch_positions(shape, self.patch_size, 1)
         patches = self.adjoint(coefficients.reshape(len(coefficients), -1))
         return add_patches(patches, shape, positions)
 
@@ -135,7 +131,7 @@ class AnalysisOperator:
         """Bound ‖Ω_F‖² of the operator on every patch of a picture, by its filters' spectra.
 
         Filtering a picture with all h filters has as squared norm the maximum over frequencies of
-        Σ_j |ω̂_j|²; leaving patches out (a border, a stride) can only lower it. That sum is a
+        Σ_j |ω̂_j|²; leaving patches out at the border can only lower it. That sum is a
         trigonometric polynomial of degree n − 1 in both frequencies: between N samples a side it
         exceeds the largest sample by at most 1 / cos²(π (n − 1) / N).
         """
@@ -196,11 +192,6 @@ def load_operator(name: str | Path) -> AnalysisOperator:
             "are made for any patch side N from 2 to 32"
         )
     return read_operator(Path(name))
-
-
-def write_operator(path: Path, operator: AnalysisOperator) -> None:
-    """Write one operator to one file."""
-    path.write_bytes(operator_bytes(operator))
 
 
 def operator_bytes(operator: AnalysisOperator) -> bytes:

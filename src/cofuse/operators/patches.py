@@ -60,7 +60,7 @@ def add_patches(patches: Array, shape: tuple[int, int], positions: Positions) ->
 def average_patches(patches: Array, shape: tuple[int, int], positions: Positions) -> Array:
     """Put overlapping patches together; a pixel gets the mean of all patches that cover it."""
     n = round(len(patches) ** 0.5)
-    # How many patches cover a pixel is a product: so many in its row, so many in its column.
+    # A pixel is covered by (patch rows over its row) × (patch columns over its column) patches.
     rows, columns = (
         np.bincount((places[:, None] + np.arange(n)).ravel(), minlength=side)
         for places, side in zip(positions, shape, strict=True)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cofuse.errors import CofuseError
+from cofuse.images import Levels
 from cofuse.operators import AnalysisOperator
 from cofuse.progress import Progress, ProgressCallback, SolverTrace, silent
 
 __all__ = ["check_orthonormal", "reconstruct", "shrink", "shrink_twice"]
-
-Levels = NDArray[np.float32]
 
 #: Hard threshold of `shrink` in units of σ. On eight training pictures at σ = 15, `shrink_twice`
 #: reached 30.27, 30.31 and 30.25 dB with 2.3, 2.5 and 2.7.

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from cofuse.operators import AnalysisOperator
 from cofuse.operators.patches import add_patches, patch_positions
-from cofuse.operators.prox import soft_threshold
 
 __all__ = [
     "activity",
@@ -28,10 +27,9 @@ __all__ = [
 Array = NDArray[Any]
 
 
-def activity(image: Array, operator: AnalysisOperator, *, threshold: float = 0.0) -> Array:
-    r"""Sum of the analysis coefficients' magnitudes at every patch, ``‖soft(Ω W_ij I, t)‖₁``."""
-    shrunk = soft_threshold(operator.apply_image(image), threshold)
-    return np.asarray(np.abs(shrunk).sum(axis=0))
+def activity(image: Array, operator: AnalysisOperator) -> Array:
+    """Sum of the magnitudes of the analysis coefficients of every patch, ``‖Ω W_ij I‖₁``."""
+    return np.asarray(np.abs(operator.apply_image(image)).sum(axis=0))
 
 
 def dual_step(

@@ -1,4 +1,4 @@
-"""A course of training: so many minutes, from weights or from nothing, to weights."""
+"""A course of training: for a given time, from given weights or random ones."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ from cofuse.model.network import Networks
 
 __all__ = ["PARTS", "Course", "CourseSettings", "train"]
 
-#: What can be trained, one at a time, and the networks that it is.
+#: What can be trained, one at a time, and the networks that belong to it.
 PARTS = {"weighing": ("filter", "look", "share", "weigh", "border"), "restoring": ("restore",)}
 
-#: Numbers of frames that stacks have, and how often; a step has about as many frames in all.
+#: Numbers of frames in a stack, and how often each is drawn; a step has about the same number of
+#: frames in all.
 _FRAMES = {2: 0.24, 3: 0.16, 4: 0.12, 6: 0.14, 9: 0.12, 16: 0.12, 28: 0.1}
-#: Every so many photographs one is kept for validation.
+#: One photograph in this many is kept for validation.
 _KEPT_ASIDE = 15
-#: Seconds that a draw may take, and the part of a device's memory that all helpers may have.
+#: Seconds to wait for a draw, and the part of a device's memory that all helpers may have.
 _PATIENCE, _SHARE = 120.0, 0.5
-#: Stacks of validation: how many frames they have.
+#: Numbers of frames of the stacks for validation.
 _VALIDATION = (2, 2, 3, 5, 8)
 
 
@@ -50,18 +51,18 @@ class CourseSettings:
     Attributes
     ----------
     seconds
-        How long; the rate falls along a cosine to nothing.
+        How long to train; the learning rate falls along a cosine to zero.
     part
         One of `PARTS`.
     rate
         Largest learning rate, after a short warming up.
     frames
-        Frames in a step, or pictures to restore.
+        Frames, or pictures to restore, in a step.
     side
-        Side of these in pixels, a multiple of 16.
+        Their side in pixels, a multiple of 16.
     helpers
-        Processes that draw what is learned from beside the training; without any it is drawn
-        between steps, and the course can be repeated to the last bit.
+        Processes that draw scenes beside the training; without any, scenes are drawn between
+        steps, and the course can be repeated to the last bit.
     """
 
     seconds: float
@@ -76,10 +77,10 @@ class CourseSettings:
 
 @dataclass
 class Course:
-    """A training under way: the networks, their running mean, and what validation said.
+    """A training under way: the networks, their running mean, and the results of validation.
 
-    ``left_out`` counts the steps, of all, that would have made them useless: every one is a fault
-    of the scenes or of the loss.
+    ``left_out`` counts steps that were skipped because their gradient was not finite: every one
+    is a fault of the scenes or of the loss.
     """
 
     settings: CourseSettings
@@ -100,7 +101,7 @@ def train(
 ) -> Course:
     """Train on photographs (N, 3, H, W) of bytes, on the device that they lie on.
 
-    ``say`` is told of every validation, while `Course.average` has the weights.
+    ``say`` is called after every validation; `Course.average` then has the weights.
     """
     kept, used = photos[::_KEPT_ASIDE], photos[torch.arange(len(photos)) % _KEPT_ASIDE > 0]
     if not len(used):
@@ -150,13 +151,13 @@ def _follow(course: Course) -> None:
 
 
 def _losses(course: Course, draws: Iterator[Stacks | Noisy]) -> Iterator[Tensor]:
-    """Use all that is drawn twice or more, flipped and turned: drawing takes longer than a step."""
+    """Use every draw several times, flipped: drawing takes longer than a step."""
     for batch in draws:
         if isinstance(batch, Noisy):
-            for part in flipped(batch, course.world, times=4):
+            for part in flipped(batch, course.world.chance, times=4):
                 yield restoring_loss(course.networks, part)
         else:
-            for stacks in turned(batch, course.world, parts=2):
+            for stacks in turned(batch, course.world.chance):
                 yield weighing_loss(course.networks, stacks)
 
 
@@ -174,7 +175,7 @@ def _draws(world: World, settings: CourseSettings) -> Iterator[Stacks | Noisy]:
 def _draw_into(queue: Any, photos: Tensor, settings: CourseSettings, seed: int) -> None:
     """Draw in a process of its own, for ever."""
     if photos.is_cuda:
-        # What is no longer needed is given back only where there is a limit.
+        # Without a limit, torch keeps memory that is no longer used.
         torch.cuda.set_per_process_memory_fraction(_SHARE / settings.helpers)
     world = World(photos, seed=seed)
     while True:
@@ -243,17 +244,16 @@ def _validate(
     say: Callable[[Course], None],
 ) -> None:
     row: dict[str, Any] = {"step": course.step, "seconds": round(seconds, 1)}
-    row["left_out"] = course.left_out
-    figures = []
+    row |= {"left_out": course.left_out, "psnr": []}
     with torch.no_grad():
         for batch in validation:
             if isinstance(batch, Noisy):
-                figures.append(_psnr(restored(course.average, batch), batch.clean))
-                continue
-            s = batch.scenes
-            _, weights = weights_of(course.average, s.frames, batch.levels, s.floor)
-            bands = mixed(split(s.clean.flatten(0, 1)), weights)
-            figures.append(_psnr(torch.stack(bands).sum(0), s.truth))
-    row["psnr"] = [round(figure, 2) for figure in figures]
+                figure = _psnr(restored(course.average, batch), batch.clean)
+            else:
+                s = batch.scenes
+                _, weights = weights_of(course.average, s.frames, batch.levels, s.floor)
+                bands = mixed(split(s.clean.flatten(0, 1)), weights)
+                figure = _psnr(torch.stack(bands).sum(0), s.truth)
+            row["psnr"].append(round(figure, 2))
     course.curve.append(row)
     say(course)

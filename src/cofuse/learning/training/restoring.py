@@ -1,4 +1,4 @@
-"""Pictures with noise to learn restoring from, and how far `network.Restore` is off."""
+"""Noisy pictures to learn restoring from, and the loss of `network.Restore`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cofuse.images.bands import MIXED_BANDS
+from cofuse.learning.training.steps import flipped_alike
 from cofuse.learning.training.told import band_noise, octave_levels, split
 from cofuse.learning.world import World
-from cofuse.learning.world.noise import grain
+from cofuse.learning.world.chance import Chance
+from cofuse.learning.world.sensor import grain
 from cofuse.model.network import Networks
 
-__all__ = [
-    "Noisy",
-    "drawn_pictures",
-    "flipped",
-    "restored",
-    "restoring_loss",
-    "white_pictures",
-]
+__all__ = ["Noisy", "drawn_pictures", "flipped", "restored", "restoring_loss", "white_pictures"]
 
 #: Squared errors below this, 0.25 grey levels, are as good as none.
 _SMALL_ERROR = 1e-6
@@ -30,7 +25,7 @@ _SMALL_ERROR = 1e-6
 
 @dataclass(frozen=True)
 class Noisy:
-    """Pictures with noise and without, (B, 3, S, S), and what is told of the noise."""
+    """Pictures with noise and without, (B, 3, S, S), and the noise levels the network is given."""
 
     noisy: Tensor
     clean: Tensor
@@ -42,7 +37,9 @@ def drawn_pictures(world: World, batch: int, size: int) -> Noisy:
     chance = world.chance
     if chance.happens(0.2):
         shot = world.draw_pictures(batch, size)
-        noisy, clean = (_stabilised(planes, shot.floor) for planes in (shot.noisy, shot.clean))
+        noisy, clean = (
+            _stabilised(planes[:, 0], shot.floor) for planes in (shot.frames, shot.clean)
+        )
         even = torch.ones(batch, MIXED_BANDS, size, size, device=noisy.device)
         return Noisy(noisy, clean, _told(world, noisy - clean, even))
     scale = 1.0 if chance.happens(0.5) else chance.number(0.5, 1.0)
@@ -66,7 +63,7 @@ def drawn_pictures(world: World, batch: int, size: int) -> Noisy:
         left = torch.exp(-reach * torch.sigmoid(2 * every + 0.7 * own))
     told = _told(world, noise, left)
     if chance.happens(0.3):
-        # Told of more than there is: what a JPEG made flat, what is clipped, a level too high.
+        # Less noise than the levels say: flattened by JPEG, clipped, or estimated too high.
         where = chance.field(batch, chance.whole(1, 6), size)[:, None]
         noise = noise * (where > chance.normal(batch, 1, 1, 1))
         even = clean.mean((2, 3), keepdim=True).expand_as(clean)
@@ -80,18 +77,14 @@ def drawn_pictures(world: World, batch: int, size: int) -> Noisy:
     return Noisy(noisy, clean, told)
 
 
-def flipped(pictures: Noisy, world: World, times: int) -> Iterator[Noisy]:
-    """Use pictures so many times, flipped and turned."""
+def flipped(pictures: Noisy, chance: Chance, times: int) -> Iterator[Noisy]:
+    """Yield pictures ``times`` times, flipped and transposed."""
     for _ in range(times):
-        flips = [axis for axis in (-1, -2) if world.chance.happens(0.5)]
-        planes = [plane.flip(flips) for plane in (pictures.noisy, pictures.clean, pictures.told)]
-        if world.chance.happens(0.5):
-            planes = [plane.transpose(-1, -2) for plane in planes]
-        yield Noisy(*planes)
+        yield Noisy(*flipped_alike(chance, (pictures.noisy, pictures.clean, pictures.told)))
 
 
 def white_pictures(world: World, batch: int, size: int, sigma: float) -> Noisy:
-    """Draw photographs as they are with white noise of so many grey levels, which is told."""
+    """Draw photographs with white noise of ``sigma`` grey levels."""
     clean = world.sources.photograph(batch, size, 1.0)
     noise = world.chance.normal(*clean.shape) * sigma / 255
     even = torch.ones(batch, MIXED_BANDS, size, size, device=noise.device)
@@ -99,7 +92,10 @@ def white_pictures(world: World, batch: int, size: int, sigma: float) -> Noisy:
 
 
 def _told(world: World, noise: Tensor, left: Tensor) -> Tensor:
-    """Tell of noise before mixing (B, 3, S, S), of which so much is left in bands, as estimated."""
+    """Estimate the noise (B, 2 bands, S/2, S/2) that mixing leaves of ``noise`` (B, 3, S, S).
+
+    ``left`` (B, bands, S, S) is the part of it that is left in each band.
+    """
     chance, batch = world.chance, len(noise)
     grey = noise.mean(1, keepdim=True)
     colours = (noise - grey) * 1.5**0.5
@@ -111,14 +107,14 @@ def _told(world: World, noise: Tensor, left: Tensor) -> Tensor:
 
 
 def _stabilised(picture: Tensor, floor: Tensor) -> Tensor:
-    """Map values so that noise of such a floor (B,) has one level: 0 stays 0, and 1 stays 1."""
+    """Map values so that noise of this floor (B,) no longer grows; 0 and 1 stay as they are."""
     floor = floor.clamp_min(0.01).view(-1, 1, 1, 1)
     bend = 2 * (1 - floor) / floor
     return picture * ((1 + bend).sqrt() + 1) / ((1 + bend * picture.clamp_min(0)).sqrt() + 1)
 
 
 def restored(networks: Networks, pictures: Noisy) -> Tensor:
-    """What the network makes of pictures."""
+    """Restore pictures by the network."""
     device = pictures.noisy.device.type
     with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
         made: Tensor = networks.restore(pictures.noisy, pictures.told)
@@ -126,6 +122,6 @@ def restored(networks: Networks, pictures: Noisy) -> Tensor:
 
 
 def restoring_loss(networks: Networks, pictures: Noisy) -> Tensor:
-    """How far restored pictures are off, in logarithms: as peak signal to noise ratios are."""
+    """Mean logarithm of the squared error, as in a peak signal to noise ratio."""
     error = (restored(networks, pictures).float() - pictures.clean).square().mean((1, 2, 3))
     return torch.log(error + _SMALL_ERROR).mean()

@@ -1,9 +1,9 @@
-"""What a step of training is: some stacks, and how far the networks are off."""
+"""A step of training to weigh frames: stacks, their weights, and the loss."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,27 +13,21 @@ from cofuse.images.bands import MIXED_BANDS
 from cofuse.images.tiles import GREY, MULTIPLE
 from cofuse.learning.training.told import mixed, noise_levels, split, told_numbers
 from cofuse.learning.world import Scenes, World
+from cofuse.learning.world.chance import Chance
 from cofuse.model.network import Networks, amplitude, fine_detail
 from cofuse.model.weighing import LEAST_SHARE
 
-__all__ = [
-    "Stacks",
-    "drawn",
-    "turned",
-    "weighing_loss",
-    "weights_of",
-]
+__all__ = ["Stacks", "drawn", "flipped_alike", "turned", "weighing_loss", "weights_of"]
 
 #: Part of the noise left in a mixture that counts: the rest is what restoring takes out of it.
 _NOISE_COUNTS = 0.12
-#: How much the coarse weights count for themselves: they are to leave no frame out that matters.
+#: Share of the coarse weights' own loss: they must leave no frame out that matters.
 _COARSE_COUNTS = 0.3
-#: How much detail counts that is not as in the truth, by how much of it is around.
+#: Share of the error in detail, relative to the detail around it.
 _DETAIL_COUNTS = 0.3
-#: How much it counts beside that less of it is there than in the truth: half of two frames, one of
-#: them sharp, is not halfway right.
+#: Share of detail that is missing: the mean of a sharp frame and a soft one is not halfway right.
 _LOST_COUNTS = 2.0
-#: Detail, 0 to 1, below which a difference no longer counts the more the fainter it is.
+#: Detail, 0 to 1, that is added to what errors are relative to, so that faint detail counts less.
 _FAINT = 0.006
 #: Squared errors below this, 0.4 grey levels, are as good as none.
 _SMALL_ERROR = 3e-6
@@ -42,7 +36,7 @@ _SMALL_ERROR = 3e-6
 def weights_of(
     networks: Networks, frames: Tensor, levels: Tensor, floor: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Weigh frames (B, K, 3, H, W): (B, K, bands, H, W), adding up to 1; coarsely, and exactly."""
+    """Weigh frames (B, K, 3, H, W): coarse and exact weights (B, K, bands, H, W) of sum 1."""
     (batch, count), (height, width) = frames.shape[:2], frames.shape[3:]
 
     def of_stacks(planes: Tensor) -> Tensor:
@@ -51,19 +45,17 @@ def weights_of(
     def of_frames(planes: Tensor) -> Tensor:
         return planes[:, None].expand(-1, count, -1, -1, -1).flatten(0, 1)
 
+    def pooled(planes: Tensor) -> Tensor:
+        every = of_stacks(planes)
+        return torch.cat([every.mean(1), every.amax(1)], 1)
+
     light = frames.mean(2).flatten(0, 1)[:, None]
     told = told_numbers(levels, floor)
     with torch.autocast(light.device.type, enabled=False):
         # Rounded to eight bits, faint detail beside brightness would be lost.
         own = networks.filter(_beyond(light))
-    every = of_stacks(own)
-    stack = torch.cat([every.mean(1), every.amax(1)], 1)
-    features = networks.look(own, of_frames(stack), told)
-    pooled = []
-    for feature in features:
-        every = of_stacks(feature)
-        pooled.append(torch.cat([every.mean(1), every.amax(1)], 1))
-    shared = [of_frames(plane) for plane in networks.share(*pooled)]
+    features = networks.look(own, of_frames(pooled(own)), told)
+    shared = [of_frames(plane) for plane in networks.share(*map(pooled, features))]
     rows, columns = (-(-length // 4) for length in light.shape[2:])
     context = networks.weigh(*features, *shared)[..., :rows, :columns]
     coarse = of_stacks(context[:, :MIXED_BANDS].float()).softmax(1)
@@ -120,46 +112,35 @@ class Stacks:
 
 
 def drawn(world: World, batch: int, frames: int, size: int) -> Stacks:
-    """Draw stacks, and tell what an estimate would say of their noise."""
+    """Draw stacks and estimate their noise."""
     scenes = world.draw(batch, frames, size)
     noise = scenes.frames - scenes.clean
     return Stacks(scenes, noise_levels(world.chance, noise, scenes.clean, scenes.floor))
 
 
-def turned(stacks: Stacks, world: World, parts: int) -> Iterator[Stacks]:
-    """Use stacks twice, in parts, flipped and turned: drawing them takes longer than a step."""
-    for _ in range(2):
-        for part in range(parts):
-            flips = [axis for axis in (-1, -2) if world.chance.happens(0.5)]
-            swap = world.chance.happens(0.5)
-            # Sides need not be multiples of what the networks see as one.
-            cut = slice(world.chance.whole(0, 3), None), slice(world.chance.whole(0, 3), None)
+def flipped_alike(chance: Chance, planes: Iterable[Tensor]) -> list[Tensor]:
+    """Flip and transpose planes (..., H, W) at random, all the same way."""
+    flips = [axis for axis in (-1, -2) if chance.happens(0.5)]
+    flipped = [plane.flip(flips) for plane in planes]
+    return [plane.transpose(-1, -2) for plane in flipped] if chance.happens(0.5) else flipped
 
-            def laid(
-                planes: Tensor,
-                flips: list[int] = flips,
-                swap: bool = swap,
-                part: int = part,
-                cut: tuple[slice, slice] = cut,
-            ) -> Tensor:
-                planes = planes[part::parts]
-                planes = planes.flip(flips) if flips else planes
-                planes = planes.transpose(-1, -2) if swap else planes
-                return planes[..., *cut]
 
-            s = stacks.scenes
-            scenes = replace(
-                s,
-                frames=laid(s.frames),
-                clean=laid(s.clean),
-                truth=laid(s.truth),
-                floor=s.floor[part::parts],
-            )
-            yield Stacks(scenes, stacks.levels[part::parts])
+def turned(stacks: Stacks, chance: Chance) -> Iterator[Stacks]:
+    """Use stacks twice, each time in two parts, flipped and cut: drawing takes longer than a step.
+
+    They are cut because sides need not be multiples of what the networks see as one.
+    """
+    s = stacks.scenes
+    for part in (slice(0, None, 2), slice(1, None, 2)) * 2:
+        planes = flipped_alike(chance, (s.frames[part], s.clean[part], s.truth[part]))
+        top, left = chance.whole(0, 3), chance.whole(0, 3)
+        frames, clean, truth = (plane[..., top:, left:] for plane in planes)
+        scenes = Scenes(frames, clean, truth, s.floor[part])
+        yield Stacks(scenes, stacks.levels[part])
 
 
 def weighing_loss(networks: Networks, stacks: Stacks) -> Tensor:
-    """How far mixtures are off: in detail, in all, and in the noise left in them."""
+    """Loss of mixtures: error in all, noise left in them, and error in detail."""
     s = stacks.scenes
     with torch.autocast(s.frames.device.type, torch.bfloat16, enabled=s.frames.is_cuda):
         coarse, weights = weights_of(networks, s.frames, stacks.levels, s.floor)

@@ -1,4 +1,4 @@
-"""What the networks are told of made stacks: as the program would tell them, but from the truth."""
+"""Noise levels as inputs of the networks, measured on made stacks; and bands, split and mixed."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ __all__ = ["band_noise", "mixed", "noise_levels", "octave_levels", "split", "tol
 
 
 def octave_levels(planes: Tensor) -> Tensor:
-    """Levels (N, octaves) of noise in planes (N, C, H, W); of white noise all are its deviation."""
+    """Noise levels (N, octaves) of planes (N, C, H, W); white noise has its sigma in all."""
     levels = []
     for octave in range(BANDS):
         rows, columns = (length - length % 2 for length in planes.shape[2:])
         planes = planes[..., :rows, :columns]
         small = F.avg_pool2d(planes, 2)
         detail = planes - F.interpolate(small, scale_factor=2.0)
-        # Means of four leave half of white noise, and a detail three quarters of its power.
+        # A mean of four halves white noise; the detail keeps three quarters of its power.
         levels.append((detail.square().mean((1, 2, 3)) / 0.75).sqrt() * 2**octave)
         planes = small
     return torch.stack(levels, -1)
 
 
 def noise_levels(chance: Chance, noise: Tensor, clean: Tensor, floor: Tensor) -> Tensor:
-    """Levels (B, K, octaves) at mid-grey of the mean of channels, as an estimate has them.
+    """Noise levels (B, K, octaves) of the channels' mean at mid-grey, with an estimate's errors.
 
-    ``noise`` is what frames (B, K, 3, H, W) have more than ``clean`` ones.
+    ``noise`` is the difference of frames (B, K, 3, H, W) from ``clean`` ones.
     """
     batch, frames = noise.shape[:2]
     told = octave_levels(noise.mean(2).flatten(0, 1)[:, None]).view(batch, frames, BANDS)
@@ -48,7 +48,7 @@ def band_noise(levels: Tensor) -> Tensor:
 
 
 def told_numbers(levels: Tensor, floor: Tensor) -> Tensor:
-    """Numbers (B K, 3) that networks are told of frames."""
+    """Inputs (B K, 3) of the networks: fine noise, coarse noise, and the floor of each frame."""
     noise = band_noise(levels)
     numbers = [noise[..., 0], noise[..., 2], floor[:, None].expand(levels.shape[:2])]
     return torch.stack(numbers, -1).flatten(0, 1)

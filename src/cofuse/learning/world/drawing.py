@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from cofuse.learning.world.chance import Chance
 
-__all__ = ["coverage", "dots", "glyphs", "hairs", "outline", "places", "scattered", "star", "web"]
+__all__ = ["dots", "glyphs", "hairs", "outline", "places", "scattered", "turned", "web"]
 
 
 def places(side: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -19,12 +19,23 @@ def places(side: int, device: torch.device) -> tuple[Tensor, Tensor]:
     return place[:, None], place[None]
 
 
+def turned(down: Tensor, right: Tensor, turn: Tensor) -> tuple[Tensor, Tensor]:
+    """Turn coordinates: what lies in the direction ``turn``, radians from the right, is along."""
+    across = down * torch.cos(turn) - right * torch.sin(turn)
+    return across, right * torch.cos(turn) + down * torch.sin(turn)
+
+
 def coverage(field: Tensor) -> Tensor:
     """Where a field (B, H, W) is above 0, with a rim of about a pixel."""
+    return (0.5 + field / (_slope(field) + 1e-6)).clamp(0, 1)
+
+
+def _slope(field: Tensor) -> Tensor:
+    """Steepness of a field (B, H, W), a pixel."""
     padded = F.pad(field[:, None], (1, 1, 1, 1), mode="replicate")[:, 0]
-    down = (padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1]) / 2
-    across = (padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]) / 2
-    return (0.5 + field / (torch.hypot(down, across) + 1e-6)).clamp(0, 1)
+    down = padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1]
+    across = padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]
+    return torch.hypot(down, across) / 2
 
 
 def outline(chance: Chance, batch: int, side: int, silhouette: Tensor) -> Tensor:
@@ -54,8 +65,7 @@ def outline(chance: Chance, batch: int, side: int, silhouette: Tensor) -> Tensor
     if kind == "hole":
         return 1 - star(chance, batch, side)
     if kind == "half":
-        turn = chance.uniform(batch, 1, 1, high=2 * math.pi)
-        along = x * torch.cos(turn) + y * torch.sin(turn)
+        _, along = turned(y, x, chance.uniform(batch, 1, 1, high=2 * math.pi))
         rough = 8 * chance.uniform(batch, 1, 1) ** 3 * chance.field(batch, side // 12, side)
         wave = 0.1 * side * chance.uniform(batch, 1, 1) ** 2 * chance.field(batch, 3, side)
         return coverage(along + rough + wave + 0.3 * side * chance.uniform(batch, 1, 1, low=-1))
@@ -65,10 +75,10 @@ def outline(chance: Chance, batch: int, side: int, silhouette: Tensor) -> Tensor
         sign = torch.where(chance.some(0.5, batch, 1, 1), 1.0, -1.0)
         return coverage(sign * (grey - middle) + 0.05 * chance.field(batch, 3, side))
     if kind == "bars":
-        turn = chance.uniform(batch, 1, 1, high=math.pi)
+        _, along = turned(y, x, chance.uniform(batch, 1, 1, high=math.pi))
         warp = 0.03 * side * chance.field(batch, 3, side)
         apart = chance.log_uniform(12.0, 80.0, batch, 1, 1)
-        wave = torch.cos(2 * math.pi * (x * torch.cos(turn) + y * torch.sin(turn) + warp) / apart)
+        wave = torch.cos(2 * math.pi * (along + warp) / apart)
         return coverage(wave - chance.uniform(batch, 1, 1, low=0.2, high=0.95))
     body = coverage(chance.field(batch, 3, side) - 1.0 - chance.uniform(batch, 1, 1))
     thin = hairs(chance, batch, side, chance.whole(1, 14))
@@ -123,8 +133,7 @@ def hairs(chance: Chance, batch: int, side: int, count: int) -> Tensor:
 def _lines(chance: Chance, down: Tensor, right: Tensor, turn: Tensor, side: int) -> Tensor:
     """Lines from where ``down`` and ``right`` (B, L, N, N) are 0 towards ``turn`` (B, L, 1, 1)."""
     one, each = (len(turn), 1, 1, 1), turn.shape
-    along = right * torch.cos(turn) + down * torch.sin(turn)
-    across = down * torch.cos(turn) - right * torch.sin(turn)
+    across, along = turned(down, right, turn)
     length = side * chance.log_uniform(0.15, 1.5, *each)
     part = (along / length).clamp(0, 1)
     bend = 0.25 * length * chance.normal(*each)
@@ -143,14 +152,7 @@ def _lines(chance: Chance, down: Tensor, right: Tensor, turn: Tensor, side: int)
 def web(chance: Chance, batch: int, side: int, bumps: int, half: Tensor) -> Tensor:
     """Fibres, cracks, threads: level lines of a field, ``half`` (B, 1, 1) a width, that end."""
     field = chance.field(batch, bumps, side) + 0.2 * chance.field(batch, 3 * bumps, side)
-    padded = F.pad(field[:, None], (1, 1, 1, 1), mode="replicate")[:, 0]
-    slope = (
-        torch.hypot(
-            padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1], padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]
-        )
-        / 2
-    )
-    away = field.abs() / (slope + 1e-3)
+    away = field.abs() / (_slope(field) + 1e-3)
     ends = (2 * chance.field(batch, 2 * bumps, side) + 0.5).clamp(0, 1)
     return torch.minimum((half + 0.5 - away).clamp(0, 1), 2 * half) * ends
 
@@ -158,16 +160,14 @@ def web(chance: Chance, batch: int, side: int, bumps: int, half: Tensor) -> Tens
 def scattered(
     chance: Chance, batch: int, side: int, apart: float, numbers: int, jitter: float = 1.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Places about one thing in every cell of a lattice, of which each pixel sees nine.
+    """One thing in every cell of a turned lattice of cells ``apart`` pixels wide.
 
-    The things of a lattice of cells ``apart`` pixels wide may reach one cell beyond their own.
-    A pixel is told how many pixels down and right (B, 9, N, N) it lies of those of the nine cells
-    about it, and the uniform numbers (``numbers``, B, 9, N, N) that each thing has.
+    Things may reach one cell beyond their own, so nine are near a pixel: how many pixels down and
+    right (B, 9, N, N) of each it lies, and ``numbers`` uniform numbers (…, B, 9, N, N) of each.
     """
     y, x = places(side, chance.device)
-    turn = chance.number(0, 2 * math.pi)
-    down = (y * math.cos(turn) - x * math.sin(turn)) / apart
-    right = (y * math.sin(turn) + x * math.cos(turn)) / apart
+    turn = torch.tensor(chance.number(0, 2 * math.pi), dtype=torch.float64)
+    down, right = (p / apart for p in turned(y, x, turn))
     cells = math.ceil(side * 1.42 / apart) + 4
     table = chance.uniform(numbers + 2, batch, cells, cells)
     about = torch.arange(9, device=chance.device).view(9, 1, 1)
@@ -184,9 +184,7 @@ def dots(
     """Dust, granules, droplets: round or longish things in a share of the cells."""
     flatness = chance.uniform(batch, 1, 1, 1)
     down, right, own = scattered(chance, batch, side, apart, 4)
-    angle = 2 * math.pi * own[0]
-    across = down * torch.cos(angle) - right * torch.sin(angle)
-    along = down * torch.sin(angle) + right * torch.cos(angle)
+    across, along = turned(down, right, 2 * math.pi * own[0])
     away = torch.hypot(across * (1 + 2 * flatness * own[1]), along)
     radius = (0.5 * apart * own[2] ** 3).clamp(0.3, largest)
     dot = torch.minimum((radius + 0.5 - away).clamp(0, 1), (3 * radius.square()).clamp_max(1))
@@ -197,8 +195,8 @@ def glyphs(chance: Chance, batch: int, side: int, height: float) -> Tensor:
     """Lines of letters that no alphabet has, ``height`` pixels high."""
     y, x = places(side, chance.device)
     turn = chance.number(-0.1, 0.1) if chance.happens(0.6) else chance.number(0, 2 * math.pi)
-    down = (y * math.cos(turn) - x * math.sin(turn)) / (1.6 * height)
-    right = (y * math.sin(turn) + x * math.cos(turn)) / (0.8 * height)
+    down, right = turned(y, x, torch.tensor(turn, dtype=torch.float64))
+    down, right = down / (1.6 * height), right / (0.8 * height)
     cells = math.ceil(side * 1.42 / (0.8 * height)) + 4
     table = chance.uniform(batch, 17, cells, cells)
     own = table[:, :, down.floor().long() + cells // 2, right.floor().long() + cells // 2]

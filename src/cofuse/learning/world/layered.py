@@ -8,16 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cofuse.learning.world.blur import Aperture, Ladder, Lens
-from cofuse.learning.world.canvas import Canvas
-from cofuse.learning.world.chance import Chance
+from cofuse.learning.world.aligning import Motion
+from cofuse.learning.world.chance import Canvas, Chance, WorldSettings
 from cofuse.learning.world.drawing import outline
-from cofuse.learning.world.focus import Sweep, least_blurred, radii, surface
-from cofuse.learning.world.motion import Motion
-from cofuse.learning.world.settings import WorldSettings
+from cofuse.learning.world.lens import Aperture, Ladder, Lens, Sweep, surface
 from cofuse.learning.world.sources import Sources, luminance
 
-__all__ = ["Light", "photographic", "softness"]
+__all__ = ["Light", "photographic", "softness", "views_of"]
 
 
 @dataclass(frozen=True)
@@ -31,22 +28,29 @@ class Light:
     truth: Tensor
     linear: bool
 
-    @staticmethod
-    def of_views(views: Tensor, frames: int, *, linear: bool) -> Light:
-        """Part views (B, K + 1, 3, H, W) into frames and truth."""
-        return Light(views[:, :frames], views[:, frames], linear)
 
-    def dimmed(self, factor: Tensor) -> Light:
-        """All of it, times a factor (B, 1, H, W)."""
-        return Light(self.frames * factor[:, None], self.truth * factor, self.linear)
+def views_of(
+    ladder: Ladder,
+    depth: Tensor,
+    sweep: Sweep,
+    *,
+    offset: Tensor | None = None,
+    motion: Motion | None = None,
+    farthest: Tensor | None = None,
+) -> Tensor:
+    """Show a sheet at depths (B, H, W) in all frames and, last, in the truth: (B, K + 1, C, H, W).
 
-
-@dataclass(frozen=True)
-class _Sheet:
-    """Colours times coverage, then coverage, 1 or 3 planes, of a thing; and its depth (B, H, W)."""
-
-    ladder: Ladder
-    depth: Tensor
+    The truth shows every place as the frame does that blurs it least, and where that frame does.
+    ``offset`` is that of `Ladder.at`; ``farthest`` (B, 1, 1) is the depth of a `Motion`'s 1.
+    """
+    apart = depth[:, None] - sweep.focus[..., None, None]
+    least = apart.abs().argmin(1, keepdim=True)
+    views = ladder.at(torch.cat([apart, apart.gather(1, least)], 1), offset)
+    if motion is None:
+        return views
+    part = depth / farthest
+    moved = motion.seen(views[:, :-1], part)
+    return torch.cat([moved, motion.at_its_best(views[:, -1:], part, least)], 1)
 
 
 def softness(chance: Chance, share: float, batch: int) -> Tensor:
@@ -90,10 +94,10 @@ def photographic(
         behind = sweep.depth[:, None, None] + beyond + 0.2 * depth_of_ground
         far = chance.some(settings.far_ground, batch, 1, 1)
         depth_of_ground = torch.where(far, behind, depth_of_ground)
-    nearness = chance.uniform(batch, count).sort(1, descending=True).values if count else None
-    sheets: list[_Sheet] = []
+    nearness = chance.uniform(batch, count).sort(1, descending=True).values
+    # Colours times coverage, then coverage, of each thing; and its depth.
+    sheets: list[tuple[Ladder, Tensor]] = []
     for index in range(count):
-        assert nearness is not None
         place = nearness[:, index] * sweep.depth
         place = torch.where(chance.some(0.6, batch), sweep.nearest(place), place)
         planes = _thing(sources, ground, canvas.torus)
@@ -106,27 +110,23 @@ def photographic(
         if offset is not None:
             # The coverage spreads with each colour.
             planes = torch.cat([planes, planes[:, 3:], planes[:, 3:]], 1)
-        sheets.append(_Sheet(lens.ladder(planes, canvas.side), depth))
+        sheets.append((lens.ladder(planes, canvas.side), depth))
 
         # What stands near the ground keeps light from it.
         dark = chance.uniform(batch, 1, 1, 1, high=0.8) * chance.some(0.3, batch, 1, 1, 1)
         way = chance.whole(-16, 16), chance.whole(-16, 16)
         ground = ground * (1 - dark * _shadow(planes[:, 3:4]).roll(way, (2, 3)))
-    sheets.insert(0, _Sheet(lens.ladder(ground, canvas.side), depth_of_ground))
+    sheets.insert(0, (lens.ladder(ground, canvas.side), depth_of_ground))
 
-    views = None
-    for sheet in sheets:
-        ours = None if offset is None else offset[:, : sheet.ladder.planes.shape[2]]
-        least = least_blurred(sheet.depth, sweep.focus)
-        planes = sheet.ladder.at(radii(sheet.depth, sweep.focus, least), ours)
-        if motion is not None:
-            part = sheet.depth / (sweep.depth[:, None, None] + canvas.largest_blur)
-            moved = motion.seen(planes[:, :frames], part)
-            planes = torch.cat([moved, motion.at_its_best(planes[:, frames:], part, least)], 1)
-        colour, cover = planes[:, :, :3], planes[:, :, 3:]
-        views = colour if views is None else views * (1 - cover.clamp(0, 1)) + colour
-    assert views is not None
-    return Light.of_views(views.clamp_min(0), frames, linear=True)
+    farthest = sweep.depth[:, None, None] + canvas.largest_blur
+    shown = (
+        views_of(*sheet, sweep, offset=offset, motion=motion, farthest=farthest) for sheet in sheets
+    )
+    views = next(shown)
+    for planes in shown:
+        views = views * (1 - planes[:, :, 3:].clamp(0, 1)) + planes[:, :, :3]
+    views = views.clamp_min(0)
+    return Light(views[:, :-1], views[:, -1], linear=True)
 
 
 def _thing(sources: Sources, ground: Tensor, side: int) -> Tensor:

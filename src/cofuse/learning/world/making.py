@@ -2,61 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from cofuse.errors import CofuseError
-from cofuse.learning.world.camera import photograph
-from cofuse.learning.world.canvas import Canvas
-from cofuse.learning.world.chance import Chance
-from cofuse.learning.world.exposure import Exposure, vignette
+from cofuse.learning.world.aligning import Exposure, Motion, vignette
+from cofuse.learning.world.camera import Scenes, photograph
+from cofuse.learning.world.chance import Canvas, Chance, WorldSettings
 from cofuse.learning.world.layered import Light, photographic
-from cofuse.learning.world.motion import Motion
 from cofuse.learning.world.pairs import mapped, masked
-from cofuse.learning.world.settings import WorldSettings
+from cofuse.learning.world.sensor import STANDARD
 from cofuse.learning.world.sources import Sources
-from cofuse.learning.world.specimens import specimens
-from cofuse.learning.world.thick import thick
-from cofuse.learning.world.tone import STANDARD
+from cofuse.learning.world.specimens import specimens, thick
 
-__all__ = ["Pictures", "Scenes", "World"]
-
-
-@dataclass(frozen=True)
-class Scenes:
-    """A batch of B stacks of K frames of side S, values of files from 0 to 1.
-
-    Attributes
-    ----------
-    frames
-        What files hold, (B, K, 3, S, S), noise and rounding included.
-    clean
-        The same without noise, JPEG and rounding.
-    truth
-        All in focus, (B, 3, S, S); every place as the frame shows it, and where, that blurs it
-        least. As bright as frames are that were made alike, else as their mean.
-    floor
-        Share (B,) of the noise's variance at mid-grey that is there in black.
-    kind
-        Kind of all the scenes: photographic, specimens, thick, masked or mapped.
-    """
-
-    frames: Tensor
-    clean: Tensor
-    truth: Tensor
-    floor: Tensor
-    kind: str
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """A batch of single pictures (B, 3, S, S), noisy and clean, and the noise's floor (B,)."""
-
-    noisy: Tensor
-    clean: Tensor
-    floor: Tensor
+__all__ = ["World"]
 
 
 class World:
@@ -108,14 +69,15 @@ class World:
         if kind == "masked":
             light = masked(self.sources, canvas, batch, frames)
         elif kind == "mapped":
-            light = mapped(self.sources, settings, canvas, batch, frames)
+            light = mapped(self.sources, canvas, batch, frames)
         elif kind == "thick":
             light = thick(self.sources, settings, canvas, batch, frames)
         else:
             make = photographic if kind == "photographic" else specimens
             light = make(self.sources, settings, canvas, batch, frames, motion)
         if not collected and chance.happens(0.4):
-            light = light.dimmed(vignette(chance, batch, canvas.side))
+            dim = vignette(chance, batch, canvas.side)
+            light = replace(light, frames=light.frames * dim[:, None], truth=light.truth * dim)
         if exposure is not None:
             matched = chance.happens(settings.corrected)
             truth = light.truth if matched else light.truth * exposure.gain.mean(1)
@@ -129,16 +91,10 @@ class World:
             stack, clean = motion.aligned(stack).clamp(0, 1), motion.aligned(clean).clamp(0, 1)
         if exposure is not None and matched:
             stack, clean = exposure.corrected(chance, stack, clean)
-        return Scenes(
-            frames=canvas.cut(stack),
-            clean=canvas.cut(clean),
-            truth=canvas.cut(shot.truth),
-            floor=shot.floor,
-            kind=kind,
-        )
+        return Scenes(canvas.cut(stack), canvas.cut(clean), canvas.cut(shot.truth), shot.floor)
 
-    def draw_pictures(self, batch: int, size: int) -> Pictures:
-        """Draw single sharp pictures of ``size`` x ``size`` pixels with noise, to restore them."""
+    def draw_pictures(self, batch: int, size: int) -> Scenes:
+        """Draw stacks of one sharp frame of ``size`` x ``size`` pixels with noise, to restore."""
         chance, settings = self.chance, self.settings
         canvas = Canvas.draw(chance, size, 1.0)
         # Shrunk, a photograph loses what JPEG has left in it.
@@ -152,4 +108,5 @@ class World:
             light = STANDARD.display(light)
         grey = chance.some(settings.grey, batch)
         shot = photograph(chance, settings, Light(light[:, None], light, linear), grey)
-        return Pictures(canvas.cut(shot.frames[:, 0]), canvas.cut(shot.clean[:, 0]), shot.floor)
+        frames, clean, truth = map(canvas.cut, (shot.frames, shot.clean, shot.truth))
+        return Scenes(frames, clean, truth, shot.floor)

@@ -10,13 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cofuse.learning.world.blur import Aperture, Lens, blurred
-from cofuse.learning.world.canvas import Canvas
-from cofuse.learning.world.chance import Chance
+from cofuse.learning.world.chance import Canvas, Chance
 from cofuse.learning.world.drawing import outline
-from cofuse.learning.world.focus import Sweep, least_blurred, radii, surface
-from cofuse.learning.world.layered import Light
-from cofuse.learning.world.settings import WorldSettings
+from cofuse.learning.world.layered import Light, views_of
+from cofuse.learning.world.lens import Aperture, Lens, Sweep, blurred, surface
 from cofuse.learning.world.sources import Sources, luminance
 
 __all__ = ["mapped", "masked"]
@@ -41,14 +38,10 @@ def masked(sources: Sources, canvas: Canvas, batch: int, frames: int) -> Light:
     number = torch.arange(frames, device=chance.device).view(1, -1, 1, 1)
     mine = (region[:, None] == number) != one_blurred
     views = torch.where(mine[:, :, None], sharp[:, None], soft.clamp(0, 1)[:, None])
-    if frames == 1:
-        return Light(sharp[:, None], sharp, linear=False)
-    return Light(views, sharp, linear=False)
+    return Light(views if frames > 1 else sharp[:, None], sharp, linear=False)
 
 
-def mapped(
-    sources: Sources, settings: WorldSettings, canvas: Canvas, batch: int, frames: int
-) -> Light:
+def mapped(sources: Sources, canvas: Canvas, batch: int, frames: int) -> Light:
     """Draw frames whose every pixel is blurred after its depth."""
     chance = sources.chance
     picture = _picture(sources, canvas, batch)
@@ -67,10 +60,8 @@ def mapped(
     lens = Lens(
         Aperture.draw(chance, batch, gaussian=0.6), canvas.torus, largest, none, sided=False
     )
-    ladder = lens.ladder(picture, canvas.side)
-    least = least_blurred(depth, sweep.focus)
-    views = ladder.at(radii(depth, sweep.focus, least)).clamp(0, 1)
-    return Light.of_views(views, frames, linear=False)
+    views = views_of(lens.ladder(picture, canvas.side), depth, sweep).clamp(0, 1)
+    return Light(views[:, :-1], views[:, -1], linear=False)
 
 
 def _picture(sources: Sources, canvas: Canvas, batch: int) -> Tensor:

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cofuse.learning.world.chance import Chance
-from cofuse.learning.world.drawing import dots, glyphs, hairs, places, scattered, web
-from cofuse.learning.world.tone import STANDARD
+from cofuse.learning.world.drawing import dots, glyphs, hairs, places, scattered, turned, web
+from cofuse.learning.world.sensor import STANDARD
 
 __all__ = ["Sources", "luminance"]
 
@@ -89,10 +89,10 @@ class Sources:
             bright = (picture.amax(1, keepdim=True) - 0.8).clamp_min(0) * 5
             light = light * (1 + 6 * chance.uniform(batch, 1, 1, 1) * bright.square())
         if chance.happens(0.25):
-            light = light + self.glints(batch, picture.shape[-1])
+            light = light + self._glints(batch, picture.shape[-1])
         return light
 
-    def glints(self, batch: int, side: int) -> Tensor:
+    def _glints(self, batch: int, side: int) -> Tensor:
         """Specular points, far brighter than white: blurred, they show the aperture."""
         chance = self.chance
         points = dots(chance, batch, side, chance.log_number(12, 90), share=0.15, largest=2.0)
@@ -142,8 +142,8 @@ class Sources:
         """Stripes of one width, or of widths that change: cloth, blinds, combs."""
         chance = self.chance
         y, x = places(side, chance.device)
-        turn = chance.uniform(batch, 1, 1, high=math.pi)
-        along = x * torch.cos(turn) + y * torch.sin(turn) + side / 20 * chance.field(batch, 2, side)
+        _, along = turned(y, x, chance.uniform(batch, 1, 1, high=math.pi))
+        along = along + side / 20 * chance.field(batch, 2, side)
         apart = chance.log_uniform(2.5, 30.0, batch, 1, 1)
         hard = chance.log_uniform(1.0, 8.0, batch, 1, 1)
         wave = torch.tanh(hard * torch.cos(2 * math.pi * along / apart)) / torch.tanh(hard)

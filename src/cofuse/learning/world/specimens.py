@@ -2,6 +2,10 @@
 
 Transmitted light passes all bodies one after the other, so what each lets through multiplies;
 emitted light adds. What is out of focus stays as a haze over all frames.
+
+A body may be too thick to be all in focus: every frame then has its own detail, and a picture with
+all of it would be a jumble. The truth is the frame that is liveliest at a place, not the darkest or
+the brightest one.
 """
 
 from __future__ import annotations
@@ -10,18 +14,22 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from cofuse.learning.world.blur import Aperture, Ladder, Lens
-from cofuse.learning.world.canvas import Canvas
-from cofuse.learning.world.chance import Chance
-from cofuse.learning.world.drawing import dots, scattered, web
-from cofuse.learning.world.focus import Sweep, least_blurred, radii, surface
-from cofuse.learning.world.layered import Light, softness
-from cofuse.learning.world.motion import Motion
-from cofuse.learning.world.settings import WorldSettings
+from cofuse.learning.world.aligning import Motion, warped
+from cofuse.learning.world.chance import Canvas, Chance, WorldSettings
+from cofuse.learning.world.drawing import dots, outline, places, scattered, turned, web
+from cofuse.learning.world.layered import Light, softness, views_of
+from cofuse.learning.world.lens import Aperture, Ladder, Lens, Sweep, surface
 from cofuse.learning.world.sources import Sources, luminance
 
-__all__ = ["microscope", "specimens"]
+__all__ = ["liveliest", "specimens", "thick"]
+
+#: Side in pixels of the box, passed twice, in which detail is compared.
+_WINDOW = 13
+#: Power of the energy by which frames are weighed: where one is clearly livelier it is the truth.
+#: A mean of two would teach to mix frames that differ.
+_POWER = 40
 
 
 def specimens(
@@ -34,7 +42,7 @@ def specimens(
 ) -> Light:
     """Draw scenes of two to four sheets of bodies at their own depths."""
     chance = sources.chance
-    lens = microscope(chance, settings, canvas, batch)
+    lens = _microscope(chance, settings, canvas, batch)
     sweep = Sweep.draw(chance, batch, frames, canvas.largest_blur)
     emits = chance.happens(0.4)
     kind = "emission" if emits else chance.pick(cells=0.65, smear=0.35)
@@ -53,21 +61,15 @@ def specimens(
     lamp = lamp * (1 + 0.06 * chance.uniform(batch, 1, 3, 1, 1, low=-1))
     ground = chance.log_uniform(0.002, 0.1, batch, 1, 1, 1, 1)
 
-    parts = []
-    for ladder, depth in sheets:
-        least = least_blurred(depth, sweep.focus)
-        planes = ladder.at(radii(depth, sweep.focus, least))
-        if motion is not None:
-            part = depth / sweep.depth[:, None, None]
-            moved = motion.seen(planes[:, :frames], part)
-            planes = torch.cat([moved, motion.at_its_best(planes[:, frames:], part, least)], 1)
-        parts.append(planes.clamp_min(0))
-    together = torch.stack(parts)
+    farthest = sweep.depth[:, None, None]
+    together = torch.stack(
+        [views_of(*sheet, sweep, motion=motion, farthest=farthest).clamp_min(0) for sheet in sheets]
+    )
     views = ground + together.sum(0) if emits else lamp * together.prod(0)
-    return Light.of_views(views, frames, linear=True)
+    return Light(views[:, :-1], views[:, -1], linear=True)
 
 
-def microscope(chance: Chance, settings: WorldSettings, canvas: Canvas, batch: int) -> Lens:
+def _microscope(chance: Chance, settings: WorldSettings, canvas: Canvas, batch: int) -> Lens:
     """Draw lenses that often resolve less than their sensors do."""
     return Lens(
         Aperture.draw(chance, batch, gaussian=0.5),
@@ -106,9 +108,7 @@ def _cells(sources: Sources, batch: int, side: int, stains: Tensor, apart: float
     ragged = 0.1 * apart * chance.field(batch, max(2, round(3 * side / apart)), side)
     share = chance.uniform(batch, 1, 1, 1, low=0.3, high=0.9)
     down, right, own = scattered(chance, batch, side, apart, 6)
-    angle = 2 * math.pi * own[0]
-    across = down * torch.cos(angle) - right * torch.sin(angle)
-    along = down * torch.sin(angle) + right * torch.cos(angle)
+    across, along = turned(down, right, 2 * math.pi * own[0])
     away = torch.hypot(across * (1 + own[1]), along) + ragged[:, None]
     inside = apart * (0.45 + 0.4 * own[2]) - away
     there = (own[3] < share).float()
@@ -161,3 +161,86 @@ def _emission(sources: Sources, batch: int, side: int, stains: Tensor, apart: fl
     light = (light + 0.1 * fibres) * uneven
     tint = torch.exp(-2 * chance.uniform(batch, 3, 1, 1) * chance.some(0.6, batch, 1, 1, 1))
     return chance.log_uniform(0.1, 1.5, batch, 1, 1, 1) * light[:, None] * tint
+
+
+def thick(
+    sources: Sources, settings: WorldSettings, canvas: Canvas, batch: int, frames: int
+) -> Light:
+    """Draw bodies of three to five sheets, each with a texture of its own, one behind the other.
+
+    In half of them smaller bodies swim about: every frame has them elsewhere.
+    """
+    chance = sources.chance
+    lens = _microscope(chance, settings, canvas, batch)
+    sweep = Sweep.draw(chance, batch, frames, canvas.largest_blur)
+    grey = luminance(sources.photograph(batch, canvas.torus, sources.scale()))[:, 0]
+    body = outline(chance, batch, canvas.torus, grey)
+    body = torch.where(chance.some(0.3, batch, 1, 1), 1.0, body)
+    stain = chance.log_uniform(0.3, 6.0, batch, 1, 1, 1) * chance.uniform(batch, 3, 1, 1, low=0.2)
+    count, shines, swum = chance.whole(3, 5), chance.happens(0.3), chance.happens(0.5)
+    sheets = []
+    for number in range(count + swum):
+        swims = number == count
+        density = _density(sources, batch, canvas.torus)
+        bodies = dots(chance, batch, canvas.torus, chance.log_number(20, 120), share=0.3)
+        if swims:
+            density = 1.5 * density * bodies
+        else:
+            density = density * body + 0.3 * chance.uniform(batch, 1, 1) * bodies
+        planes = stain / count**0.5 * density[:, None]
+        planes = 0.3 * planes if shines else torch.exp(-planes)
+        slant = 0.3 * surface(chance, batch, canvas.side, canvas.middle(grey))
+        place = (
+            chance.uniform(batch, 1, 1) if swims else (number + chance.uniform(batch, 1, 1)) / count
+        )
+        depth = sweep.depth[:, None, None] * (place + slant)
+        apart = depth[:, None] - sweep.focus[..., None, None]
+        sheet = lens.ladder(planes, canvas.side).at(apart).clamp_min(0)
+        sheets.append(_elsewhere(chance, sheet) if swims else sheet)
+    together = torch.stack(sheets)
+    views = together.sum(0) if shines else together.prod(0)
+    views = views * chance.uniform(batch, 1, 1, 1, 1, low=0.5, high=1.05)
+    return Light(views, liveliest(views), linear=True)
+
+
+def _elsewhere(chance: Chance, sheet: Tensor) -> Tensor:
+    """Shift a sheet (B, K, 3, H, W) from frame to frame by whole pixels, so that it stays sharp."""
+    batch, frames = sheet.shape[:2]
+    step = chance.log_uniform(2.0, 32.0, batch, 1, 1) * chance.normal(batch, frames, 2)
+    shift = step.cumsum(1).round()[..., None, None]
+    y, x = places(sheet.shape[-1], sheet.device)
+    return warped(sheet, x + shift[:, :, 0], y + shift[:, :, 1]).clamp_min(0)
+
+
+def _density(sources: Sources, batch: int, side: int) -> Tensor:
+    """How much light (B, N, N) a sheet takes, from 0 to about 2."""
+    chance = sources.chance
+    if chance.happens(0.5):
+        grey = luminance(sources.photograph(batch, side, sources.scale()))[:, 0]
+    else:
+        grey = _grains(chance, batch, side)
+    middle, spread = grey.mean((1, 2), keepdim=True), grey.std((1, 2), keepdim=True)
+    return (1 + chance.log_uniform(0.3, 1.2, batch, 1, 1) * (grey - middle) / spread).clamp_min(0)
+
+
+def _grains(chance: Chance, batch: int, side: int) -> Tensor:
+    """Granules, chloroplasts, folds: blobs and lines of about one size."""
+    across = chance.log_number(2.5, 14.0)
+    field = chance.field(batch, max(4, round(side / across)), side)
+    if chance.happens(0.5):
+        field = 1 - 2 * field.abs()
+    return (3 * field).sigmoid()
+
+
+def liveliest(frames: Tensor) -> Tensor:
+    """Of frames (B, K, 3, H, W) the mean (B, 3, H, W), by far the most of the liveliest one."""
+    batch, count = frames.shape[:2]
+    light = luminance(frames.flatten(0, 1).clamp_min(0).sqrt())
+    energy = (light - _smooth(light, 5)).square()
+    energy = _smooth(_smooth(energy, _WINDOW), _WINDOW).view(batch, count, 1, *frames.shape[-2:])
+    share = (_POWER * (energy + 1e-9).log()).softmax(1)
+    return (frames * share).sum(1)
+
+
+def _smooth(planes: Tensor, side: int) -> Tensor:
+    return F.avg_pool2d(F.pad(planes, (side // 2,) * 4, mode="replicate"), side, 1)

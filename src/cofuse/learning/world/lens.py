@@ -1,12 +1,12 @@
-r"""Defocus: kernels of real apertures, and pictures blurred by a ladder of them.
+r"""Depth, focus and blur, all in pixels: the radius of the blur is the depth less the focus.
 
 A lens focused elsewhere spreads the light of a point over the image of its aperture: a disc, a
 polygon of its blades, a cat's eye near the corners of the picture; brighter at the rim on one side
 of the focus and in the middle on the other where the lens is not corrected. Small telescopes and
-mirror lenses have a hole, microscopes and many pictures on the web are nearer to a Gaussian.
+mirror lenses have a hole; microscopes and many pictures on the web are nearer to a Gaussian.
 
-Radii that change from pixel to pixel are served by pictures blurred once for each step of a ladder
-of radii. Between two steps :math:`a < r < b` the pictures are mixed,
+Where the radius changes from pixel to pixel, pictures are blurred once for each step of a ladder
+of radii. Between two steps :math:`a < r < b` they are mixed,
 
 .. math:: x_r = (1 - w) x_a + w x_b, \quad w = (r^2 - a^2) / (b^2 - a^2),
 
@@ -22,8 +22,76 @@ import torch
 from torch import Tensor
 
 from cofuse.learning.world.chance import Chance
+from cofuse.learning.world.drawing import places, turned
 
-__all__ = ["Aperture", "Ladder", "Lens", "blurred"]
+__all__ = ["Aperture", "Ladder", "Lens", "Sweep", "blurred", "surface"]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Focus (B, K) of the frames from near to far, and the depth (B,) of the scene from 0."""
+
+    focus: Tensor
+    depth: Tensor
+
+    @staticmethod
+    def draw(chance: Chance, batch: int, frames: int, largest: float) -> Sweep:
+        """Draw sweeps over scenes of up to ``largest`` pixels of blur.
+
+        Half go from the nearest to the farthest place; others leave some out of focus; others
+        are a part of a long sweep in fine steps, of which frames beside each other hardly differ.
+        """
+        depth = largest * chance.log_uniform(0.3, 1.0, batch)
+        whole = chance.some(0.5, batch)
+        first = torch.where(whole, 0.0, 0.5 * chance.uniform(batch)) * depth
+        last = torch.where(whole, 1.0, 0.5 + 0.5 * chance.uniform(batch)) * depth
+        steps = max(frames - 1, 1)
+        fine = chance.log_uniform(0.3, 3.0, batch) * steps
+        start = chance.uniform(batch) * (depth - fine).clamp_min(0)
+        is_fine = chance.some(0.2, batch)
+        first = torch.where(is_fine, start, first)
+        last = torch.where(is_fine, torch.minimum(start + fine, depth), last)
+        place = torch.linspace(0, 1, frames, device=chance.device).expand(batch, -1)
+        if frames == 1:
+            place = chance.uniform(batch, 1)
+        uneven = 0.4 / steps * (chance.uniform(batch, frames) - 0.5)
+        focus = first[:, None] + (last - first)[:, None] * (place + uneven)
+        # Some frames were taken twice: nothing has moved, only the noise is another.
+        twice = chance.some(0.1, batch, 1) & (
+            torch.arange(frames, device=chance.device) == chance.index(frames, batch, 1)
+        )
+        focus = torch.where(twice, focus.roll(1, 1), focus)
+        return Sweep(focus.flip(1) if chance.happens(0.3) else focus, depth)
+
+    def nearest(self, depth: Tensor) -> Tensor:
+        """The focus of one of the frames that is nearest to these depths (B,)."""
+        return self.focus.gather(1, (depth[:, None] - self.focus).abs().argmin(1, True))[:, 0]
+
+
+def surface(chance: Chance, batch: int, side: int, relief: Tensor) -> Tensor:
+    """Depth (B, H, W) from 0 to 1 of a slanted, curved, hollow, or rough surface.
+
+    ``relief`` is a picture (B, H, W) that some surfaces rise and fall with.
+    """
+    y, x = places(side, chance.device)
+    _, along = turned(y, x, chance.uniform(batch, 1, 1, high=2 * math.pi))
+    plane = along * 2 / side
+    kind = chance.pick(slant=0.35, curved=0.4, hollow=0.15, rough=0.1)
+    if kind == "slant":
+        depth = plane + 0.2 * chance.uniform(batch, 1, 1) * chance.field(batch, 3, side)
+    elif kind == "curved":
+        depth = chance.field(batch, 3, side) + chance.normal(batch, 1, 1) * plane
+    elif kind == "hollow":
+        y, x = (p - 0.3 * side * chance.uniform(batch, 1, 1, low=-1) for p in (y, x))
+        away = torch.hypot(y, x * chance.uniform(batch, 1, 1, low=0.5)) / side
+        depth = torch.where(chance.some(0.5, batch, 1, 1), away, -away) + 0.2 * plane
+    else:
+        depth = plane + 0.5 * chance.field(batch, chance.whole(6, 16), side)
+    if chance.happens(0.4):
+        depth = depth + chance.uniform(batch, 1, 1) * relief
+    low, high = depth.amin((1, 2), keepdim=True), depth.amax((1, 2), keepdim=True)
+    return (depth - low) / (high - low + 1e-6)
+
 
 #: Radii in pixels that pictures are blurred by. Up to half a pixel nothing is seen of a blur.
 _RADII = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.7, 8.0, 11.3, 16.0, 22.6, 32.0, 45.3, 64.0)
@@ -77,10 +145,8 @@ class Aperture:
     def kernel(self, gauge: Tensor, radius: Tensor) -> Tensor:
         """Kernels (B, L, N, N) of sum 1; radii (B or 1, L) below 0 lie behind the focus."""
         radius = radius[..., None, None]
-        gauge, (rim, hole, gaussian) = (
-            gauge[:, None],
-            (part[:, None] for part in (self.rim, self.hole, self.gaussian)),
-        )
+        gauge = gauge[:, None]
+        rim, hole, gaussian = (part[:, None] for part in (self.rim, self.hole, self.gaussian))
         size = radius.abs().clamp_min(0.5)
         part = gauge / size
         bump = torch.where(radius >= 0, (part - 0.9) / 0.12, part / 0.45)
@@ -143,12 +209,12 @@ class Ladder:
     def at(self, radius: Tensor, offset: Tensor | None = None) -> Tensor:
         """Return frames (B, K, C, H, W) with radii (B, K, H, W).
 
-        ``offset`` (B, C), if there is one, is added to the radii of each plane: a lens that is not
-        corrected for colours has a focus for each of them.
+        ``offset`` (B, C or more), if there is one, is added to the radii of each plane: a lens
+        that is not corrected for colours has a focus for each of them.
         """
         radius = radius[:, :, None]
         if offset is not None:
-            radius = radius + offset[:, None, :, None, None]
+            radius = radius + offset[:, None, : self.planes.shape[2], None, None]
         radius = radius if self.sided else radius.abs()
         below = torch.bucketize(radius.contiguous(), self.radii[1:-1], right=True)
         square = self.radii * self.radii.abs()

@@ -1,0 +1,259 @@
+r"""What a sensor makes of light: the colour mosaic, noise, and the tone curve.
+
+The tone curve is a power with a straight toe, bent about mid-grey for contrast,
+
+.. math:: y = \frac{(x + t)^{1/\gamma} - t^{1/\gamma}}{(1 + t)^{1/\gamma} - t^{1/\gamma}},
+   \quad d = y - c \frac{\sin 2 \pi y}{2 \pi}.
+
+The variance of the noise grows with the brightness :math:`y` from a floor :math:`f`,
+
+.. math:: \sigma^2(y) = \sigma^2 (f + (1 - f) y / m),
+
+and is :math:`\sigma^2` at mid-grey, :math:`m`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cofuse.learning.world.chance import Chance, WorldSettings
+
+__all__ = ["DEMOSAICINGS", "STANDARD", "Mosaic", "NoiseLevel", "Tone", "grain", "smoothed"]
+
+#: Where the power goes over into its toe: as of sRGB, whose steepest slope is 12.9.
+_TOE = 0.003
+
+
+@dataclass(frozen=True)
+class Tone:
+    """Tone curves; numbers, or tensors that broadcast against pictures."""
+
+    gamma: Tensor | float = 2.2
+    contrast: Tensor | float = 0.0
+
+    @staticmethod
+    def draw(chance: Chance, *shape: int) -> Tone:
+        """Draw curves as cameras have them: about sRGB, half of them with more contrast."""
+        contrast = 0.5 * chance.uniform(*shape) * chance.some(0.5, *shape)
+        return Tone(chance.uniform(*shape, low=1.8, high=2.4), contrast)
+
+    def display(self, light: Tensor) -> Tensor:
+        """Values of a file, 0 to 1, from linear light; what is brighter than 1 is clipped."""
+        power = torch.as_tensor(1 / self.gamma, device=light.device)
+        foot = _TOE**power
+        value = ((light.clamp(0, 1) + _TOE) ** power - foot) / ((1 + _TOE) ** power - foot)
+        return value - self.contrast * torch.sin(2 * math.pi * value) / (2 * math.pi)
+
+    def light(self, value: Tensor) -> Tensor:
+        """Linear light from the values of a file; of curves without contrast."""
+        power = torch.as_tensor(1 / self.gamma, device=value.device)
+        foot = _TOE**power
+        return ((value * ((1 + _TOE) ** power - foot) + foot) ** self.gamma - _TOE).clamp_min(0)
+
+
+#: The curve that photographs are taken to have.
+STANDARD = Tone()
+
+
+#: Weights over all pixels of a colour's own, of which only every other, or every fourth, is there.
+_GREEN = ((0.0, 0.25, 0.0), (0.25, 1.0, 0.25), (0.0, 0.25, 0.0))
+_OTHER = ((0.25, 0.5, 0.25), (0.5, 1.0, 0.5), (0.25, 0.5, 0.25))
+
+#: Malvar, He and Cutler 2004, in eighths: green at red or blue; red at green in a row of red;
+#: red at green in a row of blue; red at blue.
+_GRADIENTS = (
+    ((0, 0, -1, 0, 0), (0, 0, 2, 0, 0), (-1, 2, 4, 2, -1), (0, 0, 2, 0, 0), (0, 0, -1, 0, 0)),
+    ((0, 0, 0.5, 0, 0), (0, -1, 0, -1, 0), (-1, 4, 5, 4, -1), (0, -1, 0, -1, 0), (0, 0, 0.5, 0, 0)),
+    ((0, 0, -1, 0, 0), (0, -1, 4, -1, 0), (0.5, 0, 5, 0, 0.5), (0, -1, 4, -1, 0), (0, 0, -1, 0, 0)),
+    (
+        (0, 0, -1.5, 0, 0),
+        (0, 2, 0, 2, 0),
+        (-1.5, 0, 6, 0, -1.5),
+        (0, 2, 0, 2, 0),
+        (0, 0, -1.5, 0, 0),
+    ),
+)
+
+DEMOSAICINGS = ("bilinear", "gradients", "edges")
+
+
+class Mosaic:
+    """Red, green and blue pixels of a sensor of H x W, red first at some corner of 2 x 2."""
+
+    def __init__(self, chance: Chance, side: int) -> None:
+        place = torch.arange(side, device=chance.device)
+        row = (place + chance.whole(0, 1)) % 2 == 0
+        column = (place + chance.whole(0, 1)) % 2 == 0
+        self.red = row[:, None] & column
+        self.blue = ~row[:, None] & ~column
+        self.green = ~(self.red | self.blue)
+        #: Green pixels in rows that have red ones too.
+        self.green_by_red = row[:, None] & ~column
+        self.colours = torch.stack([self.red, self.green, self.blue])
+
+    def seen(self, picture: Tensor) -> Tensor:
+        """The one colour (..., H, W) that each pixel sees of a picture (..., 3, H, W)."""
+        return (picture * self.colours).sum(-3)
+
+    def developed(self, plane: Tensor, way: str) -> Tensor:
+        """Full colours (..., 3, H, W) of what the pixels saw, by one of `DEMOSAICINGS`."""
+        flat = plane.reshape(-1, 1, *plane.shape[-2:])
+        picture = {
+            "bilinear": self._bilinear,
+            "gradients": self._by_gradients,
+            "edges": self._along_edges,
+        }[way](flat)
+        return picture.view(*plane.shape[:-2], 3, *plane.shape[-2:])
+
+    def _bilinear(self, plane: Tensor) -> Tensor:
+        parts = [
+            _filtered(plane * own, weights)
+            for own, weights in zip(self.colours, (_OTHER, _GREEN, _OTHER), strict=True)
+        ]
+        return torch.cat(parts, 1)
+
+    def _by_gradients(self, plane: Tensor) -> Tensor:
+        """Means of neighbours, corrected by the second derivative of the colour that is there."""
+        green, in_row, in_column, across = (_filtered(plane, weights) / 8 for weights in _GRADIENTS)
+        other_green = self.green & ~self.green_by_red
+
+        def of(own: Tensor, row: Tensor, column: Tensor) -> Tensor:
+            sides = torch.where(row, in_row, torch.where(column, in_column, across))
+            return torch.where(own, plane, sides)
+
+        return torch.cat(
+            [
+                of(self.red, self.green_by_red, other_green),
+                torch.where(self.green, plane, green),
+                of(self.blue, other_green, self.green_by_red),
+            ],
+            1,
+        )
+
+    def _along_edges(self, plane: Tensor) -> Tensor:
+        """Green along the weaker gradient, red and blue by differences from it."""
+        up2, up, down, down2 = (plane.roll(shift, 2) for shift in (2, 1, -1, -2))
+        left2, left, right, right2 = (plane.roll(shift, 3) for shift in (2, 1, -1, -2))
+        bend_rows, bend_columns = 2 * plane - up2 - down2, 2 * plane - left2 - right2
+        steep_rows = (up - down).abs() + bend_rows.abs()
+        steep_columns = (left - right).abs() + bend_columns.abs()
+        by_rows = (up + down) / 2 + bend_rows / 4
+        by_columns = (left + right) / 2 + bend_columns / 4
+        share = 0.5 + 0.5 * torch.sign(steep_columns - steep_rows)
+        green = torch.where(self.green, plane, torch.lerp(by_columns, by_rows, share))
+        red, blue = (
+            green + _filtered((plane - green) * own, _OTHER) for own in (self.red, self.blue)
+        )
+        return torch.cat([red, green, blue], 1)
+
+
+def _filtered(plane: Tensor, weights: tuple[tuple[float, ...], ...]) -> Tensor:
+    """Correlate planes with small weights; the border is mirrored, which keeps the colours.
+
+    In double precision: training may let convolutions of floats be rounded to 10 bits.
+    """
+    kernel = torch.tensor(weights, device=plane.device, dtype=torch.float64)[None, None]
+    reach = kernel.shape[-1] // 2
+    padded = F.pad(plane, (reach,) * 4, mode="reflect").double()
+    return F.conv2d(padded, kernel).to(plane.dtype)
+
+
+@dataclass(frozen=True)
+class NoiseLevel:
+    """Standard deviation (B, K, 1, 1, 1) at mid-grey, white is 1, and floor (B, 1, 1, 1, 1)."""
+
+    sigma: Tensor
+    floor: Tensor
+
+    @staticmethod
+    def draw(chance: Chance, settings: WorldSettings, batch: int, frames: int) -> NoiseLevel:
+        """Draw levels, often none; a third of them do not grow, others all but start at 0."""
+        loud = chance.log_uniform(0.5, settings.loudest, batch, 1, 1, 1, 1) / 255
+        quiet = 0.5 / 255 * chance.uniform(batch, 1, 1, 1, 1)
+        share = chance.uniform(batch, 1, 1, 1, 1)
+        sigma = torch.where(share < settings.noiseless + settings.quiet, quiet, loud)
+        sigma = torch.where(share < settings.noiseless, 0.0, sigma)
+        spread = 0.2 * chance.some(0.25, batch, 1, 1, 1, 1)
+        sigma = sigma * torch.exp(spread * chance.normal(batch, frames, 1, 1, 1))
+        floor = chance.uniform(batch, 1, 1, 1, 1, low=0.02)
+        return NoiseLevel(sigma, torch.where(chance.some(0.35, batch, 1, 1, 1, 1), 1.0, floor))
+
+    def at(self, value: Tensor, middle: Tensor | float = 0.5) -> Tensor:
+        """Standard deviation at values (B, K, C, H, W), whose mid-grey is ``middle``."""
+        growth = self.floor + (1 - self.floor) * value.clamp_min(0) / middle
+        return self.sigma * growth.sqrt()
+
+    def floor_of(self, tone: Tone | None, middle: Tensor | float) -> Tensor:
+        """Floor (B,) in the values of a file: of the line through what the tone curve leaves."""
+        if tone is None:
+            return self.floor.flatten()
+        step = 1e-3
+        light = torch.linspace(0.25, 0.95, 15, device=self.floor.device).square()
+        light = light.view(1, 1, 1, 1, -1)
+        slope = (tone.display(light + step) - tone.display(light - step)) / (2 * step)
+        growth = self.floor + (1 - self.floor) * light / middle
+        variance = (growth * slope.square()).flatten(1)
+        value = tone.display(light).expand_as(growth).flatten(1)
+        from_mean = value - value.mean(1, keepdim=True)
+        rise = (from_mean * variance).sum(1) / from_mean.square().sum(1)
+        at_grey = variance.mean(1) + rise * (0.5 - value.mean(1))
+        return (1 - 0.5 * rise / at_grey).clamp(0, 1)
+
+
+def grain(chance: Chance, batch: int, frames: int, side: int) -> Tensor:
+    """Noise (B, K, 3, H, W) of unit variance that was white once, before a file was made of it."""
+    kind = chance.pick(white=0.35, smooth=0.25, mosaic=0.15, shrunk=0.12, enlarged=0.13)
+    size = side
+    if kind == "shrunk":
+        size = round(side * chance.number(1.3, 3.0))
+    elif kind == "enlarged":
+        size = round(side / chance.number(1.2, 3.0))
+    if kind == "mosaic" or (kind == "shrunk" and chance.happens(0.7)):
+        # Ways that are linear, so that they act on noise alone as on noise with a picture.
+        way = "bilinear" if chance.happens(0.5) else "gradients"
+        noise = Mosaic(chance, size).developed(chance.normal(batch, frames, size, size), way)
+    else:
+        noise = chance.normal(batch, frames, 3, size, size)
+    if kind == "smooth":
+        noise = smoothed(noise, chance.number(0.4, 1.1))
+    if size != side:
+        flat = F.interpolate(
+            noise.flatten(0, 1),
+            (side, side),
+            mode="bicubic" if chance.happens(0.6) else "bilinear",
+            antialias=size > side,
+            align_corners=False,
+        )
+        noise = flat.view(batch, frames, 3, side, side)
+    if chance.happens(0.4):
+        noise = _coloured(chance, noise)
+    return noise / noise.square().mean((1, 2, 3, 4), keepdim=True).sqrt()
+
+
+def _coloured(chance: Chance, noise: Tensor) -> Tensor:
+    """Make chrominance weaker or stronger than luminance, and coarser: blotches of colour."""
+    grey = noise.mean(2, keepdim=True)
+    colour = noise - grey
+    if chance.happens(0.6):
+        colour = smoothed(colour, chance.number(0.7, 3.0))
+        spread = colour.square().mean((1, 2, 3, 4), keepdim=True).sqrt() + 1e-6
+        colour = colour * noise.square().mean((1, 2, 3, 4), keepdim=True).sqrt() / spread
+    return grey + chance.log_uniform(0.1, 1.5, len(noise), 1, 1, 1, 1) * colour
+
+
+def smoothed(planes: Tensor, sigma: float) -> Tensor:
+    """Blur planes (..., H, W) by a Gaussian of some pixels; the border is repeated."""
+    reach = max(1, round(3 * sigma))
+    # In double precision: training may let convolutions of floats be rounded to 10 bits.
+    place = torch.arange(-reach, reach + 1, device=planes.device, dtype=torch.float64)
+    weights = torch.exp(-0.5 * (place / sigma) ** 2)
+    weights = (weights / weights.sum()).view(1, 1, 1, -1)
+    flat = planes.reshape(-1, 1, *planes.shape[-2:])
+    flat = F.pad(flat, (reach,) * 4, mode="replicate").double()
+    flat = F.conv2d(F.conv2d(flat, weights), weights.transpose(2, 3))
+    return flat.to(planes.dtype).view(planes.shape)
