@@ -33,9 +33,6 @@ __all__ = ["compare"]
 _CLEAN_METHODS = ("auto", "paper", "average", "laplacian", "gff", "sf-dct")
 _NOISY_METHODS = ("auto", "paper", "average", "tv+laplacian", "tv+gff", "sf-dct")
 
-#: One metric of each family keeps the page readable; --metrics asks for others.
-_METRICS = ("psnr", "ssim", "gradient_error", "q_mi", "q_abf", "q_ncie", "q_y", "q_cb")
-
 #: Side of the part of the frames that is fused first, so that loading and compiling is not timed.
 _WARM_UP_SIDE = 48
 
@@ -92,7 +89,7 @@ def compare(
         A picture another program fused, as NAME=PATH; in a folder the one named as the stack is
         taken. May be given more than once.
     metrics
-        Names separated by commas, or all; by default one of each family.
+        Names separated by commas; by default every metric that has something to compare with.
     name
         The stack's name: by default that of its folder, or what the frames' names have in common.
     white
@@ -128,12 +125,7 @@ def compare(
     reference = None if scene.truth is None else read_image(scene.truth)
     if reference is not None and reference.shape != stack.shape:
         raise _mismatch(str(scene.truth), reference, stack)
-    chosen = choose_metrics(
-        split_names(metrics)
-        or [m for m in _METRICS if m.startswith("q_") or reference is not None],
-        sources=True,
-        truth=reference is not None,
-    )
+    chosen = choose_metrics(split_names(metrics), sources=True, truth=reference is not None)
     outsiders = _read_external(external, names, stack, wanted, colour=reference is not None)
     empty_folder(output, overwrite=overwrite)
     law = estimate_noise(stack).to_remove() if told is None else told

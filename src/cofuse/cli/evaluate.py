@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["evaluate", "plain_scores", "score_digits", "score_table", "split_names"]
 
 #: Digits after the point, where they are not four.
-_DIGITS = {"psnr": 2, "q_cv": 1, "gradient_error": 3, "seconds": 2}
+_DIGITS = {"psnr": 2, "gradient_error": 3, "seconds": 2}
 
 
 def evaluate(
@@ -69,7 +69,7 @@ def evaluate(
         Folder of scenes: in each its frames (or a folder stack with them) and, if known, truth.png
         (or .tif, .jpg, ...) and a folder clean with the frames before noise was added.
     metrics
-        Names such as q_mi,q_abf; all for every one. Default: all but the slow q_p.
+        Names such as q_mi,q_abf; by default every metric that has something to compare with.
     white
         Value of white in pictures of more than 8 bits, where it is not the largest possible.
     on_damage
