@@ -225,7 +225,7 @@ def _warm_up(method: str, n: int, noise: bool) -> None:
 def _files_of(room: Path) -> list[Path]:
     """List the source and data files of a room, in a fixed order."""
     files = [room] if room.suffix == ".py" else sorted(room.rglob("*"))
-    found = [path for path in files if path.is_file() and path.suffix not in (".md", ".pyc")]
+    found = [path for path in files if path.is_file() and "__pycache__" not in path.parts]
     if not found:
         raise FileNotFoundError(f"there is nothing in {room}")
     return found
