@@ -212,7 +212,7 @@ def _ranks(
 
 
 def _facts(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> dict[str, Any]:
-    """Everything that was found, for machines."""
+    """Scores, means and ranks, as they stand in the JSON report."""
     from cofuse import __version__
     from cofuse.evaluation.metrics.scoring import higher_is_better
 
@@ -235,7 +235,7 @@ def _facts(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> dict[st
 
 
 def plain_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
-    """Put None where JSON has no word: the infinite PSNR of equal pictures, say."""
+    """Replace by None what JSON cannot hold, such as the infinite PSNR of equal pictures."""
     return {name: float(v) if math.isfinite(v) else None for name, v in scores.items()}
 
 
