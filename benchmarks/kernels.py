@@ -7,6 +7,10 @@ Rates are on one processor, in CPU time, with NumPy's matrix product (`sgemm`, O
 thread) timed right before each, so that their quotient does not depend on what else the machine
 does. The reference in NumPy is timed on a smaller picture. The gain of a second thread is the
 quotient of the shortest wall times, and means little on a busy machine.
+
+Operations are counted from the shapes of the arrays: a multiplication, an addition, a division,
+a comparison each count one, on the pixels of the result only; what is done twice or around the
+borders counts once. Kernels that work more than they must so look slower, not faster.
 """
 
 from __future__ import annotations
@@ -15,18 +19,90 @@ import argparse
 import gc
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from benchmarks.kernel_cases import KernelCase, kernel_cases, sgemm_case
+import numpy as np
+from numpy.typing import NDArray
+
 from benchmarks.measuring import machine_facts, processors
 from benchmarks.tables import Tables, add_output_options, deliver, markdown_table
+from cofuse.operators import cpu, load_operator, reference
+
+Floats = NDArray[np.float32]
+Work = Callable[[], Any]
 
 #: A timing is the mean of as many calls as fill this many seconds.
 _LEAST_SECONDS = 0.1
 #: Sides of the matrices; the fastest of them is what the kernels are compared with.
 SGEMM_SIDES = (512, 1024, 2048)
+
+
+@dataclass(frozen=True)
+class KernelCase:
+    """A kernel: ``run`` compiled, ``plain`` the NumPy reference, and floating-point operations."""
+
+    name: str
+    run: Work
+    plain: Work | None
+    operations: float
+
+
+def sgemm_case(side: int) -> KernelCase:
+    """The product of two square float32 matrices: as fast as a processor computes, in practice."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((side, side), np.float32) for _ in range(2))
+    out = np.empty_like(a)
+    return KernelCase(f"sgemm {side}", lambda: np.matmul(a, b, out=out), None, 2.0 * side**3)
+
+
+def kernel_cases(side: int) -> Iterator[KernelCase]:
+    """All kernels, those of the presets `fast` and `paper`, on ``side`` × ``side`` pixels."""
+    rng = np.random.default_rng(0)
+    picture = rng.normal(110.0, 30.0, (side, side)).astype(np.float32)
+    full, separable, dct = (load_operator(name) for name in ("full-7", "separable-7", "dct-7"))
+    n = full.patch_size
+    patches = float((side - n + 1) ** 2)
+    rows, taps = full.rows.shape
+    shape = rows, side - n + 1, side - n + 1
+    dual, previous = (rng.normal(0.0, 1.0, shape).astype(np.float32) for _ in range(2))
+    step = {"momentum": 0.5, "step": 0.01, "limit": 2.0}
+    yield KernelCase(
+        "dual step, full-7",
+        lambda: cpu.dual_step(dual, previous, picture, full, **step),
+        lambda: reference.dual_step(dual, previous, picture, full, **step),
+        patches * rows * (4 * taps + 7),
+    )
+    yield KernelCase(
+        "activity, full-7",
+        lambda: cpu.activity(picture, full),
+        lambda: reference.activity(picture, full),
+        patches * rows * (2 * taps + 2),
+    )
+    assert separable.factors is not None, "it is separable"
+    tall, wide = (len(factor) for factor in separable.factors)
+    yield KernelCase(
+        "activity, separable-7",
+        lambda: cpu.activity(picture, separable),
+        lambda: reference.activity(picture, separable),
+        patches * (2 * n * tall + 2 * n * tall * wide + 2 * (tall * wide - 1)),
+    )
+    guide = cpu.hard_shrinkage(picture, dct, threshold=40.0)
+    rows, taps = dct.rows.shape
+    yield KernelCase(
+        "hard shrinkage, dct-7",
+        lambda: cpu.hard_shrinkage(picture, dct, threshold=40.0),
+        lambda: reference.hard_shrinkage(picture, dct, threshold=40.0),
+        patches * (rows * (4 * taps + 4) + taps),
+    )
+    yield KernelCase(
+        "Wiener shrinkage, dct-7",
+        lambda: cpu.wiener_shrinkage(picture, guide, dct, variance=225.0),
+        lambda: reference.wiener_shrinkage(picture, guide, dct, variance=225.0),
+        patches * (rows * (6 * taps + 8) + taps),
+    )
 
 
 def seconds_of(work: Callable[[], Any], clock: Callable[[], float]) -> float:

@@ -12,7 +12,8 @@ import hashlib
 import json
 import time
 import traceback
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,47 +22,59 @@ import cv2
 import numpy as np
 
 import cofuse
-from cofuse import Stack
+from cofuse import PRESETS, Fusion, Stack, fuse
+from cofuse.evaluation.baselines import resolve_method
 from cofuse.evaluation.metrics import psnr, q_abf, q_mi, ssim
-from experiments.methods import OURS, run_method, settings_of
 from experiments.pictures import Scene, noisy, scene, scene_files, to_8_bit
 
-__all__ = ["Case", "case_key", "code_version", "load", "solve", "write_json"]
+__all__ = [
+    "COMMON_ROOMS",
+    "LABELS",
+    "LETTER_METHODS",
+    "OURS",
+    "OUR_ROOMS",
+    "RIVALS",
+    "RIVAL_ROOMS",
+    "Case",
+    "case_key",
+    "code_version",
+    "digest",
+    "load",
+    "rooms_version",
+    "solve",
+    "write_json",
+    "write_whole",
+]
 
 #: PSNR of a picture equal to the truth, which has none: JSON knows no infinity.
 HIGHEST_PSNR = 100.0
 
 _PACKAGE = Path(cofuse.__file__).parent
 #: What scores depend on whatever the method, and what our methods and the rivals run through.
-_COMMON = (
-    "errors.py",
-    "images.py",
-    "patches.py",
-    "progress.py",
-    "simulation.py",
-    *(
-        f"metrics/{name}.py"
-        for name in ("edges", "information", "pictures", "windows", "with_truth")
-    ),
-)
-_CORE = (
-    "cosparse.py",
-    "fusion.py",
-    "kernels/cpu.py",
-    "kernels/loops.py",
-    "kernels/reference.py",
-    "methods/letter.py",
-    "methods/run.py",
-    "methods/shrinkage.py",
-    "mixing.py",
-    "operators.py",
-    "prox.py",
-    "reconstruction.py",
-    "selection.py",
-    "settings.py",
-    "data/operators",
-)
-_RIVALS = ("baselines", "data/dictionaries")
+COMMON_ROOMS = ("arguments.py", "errors.py", "progress.py", "images", "operators", "data/samples")
+COMMON_ROOMS += ("evaluation/metrics", "evaluation/simulation.py")
+OUR_ROOMS = ("alignment", "fusion", "sensor", "data/operators")
+RIVAL_ROOMS = ("evaluation/baselines", "data/dictionaries")
+
+#: The letter's comparison: its two rivals, its own method read in two ways, and our `fast`.
+RIVALS = ("sf-dct", "sr-ksvd")
+OURS = ("paper", "paper-dense", "fast")
+LETTER_METHODS = RIVALS + OURS
+
+#: How the methods are called in figures and tables.
+LABELS = {
+    "sf-dct": "SF-DCT",
+    "sr-ksvd": "SR-KSVD (stride 2)",
+    "sr-ksvd-dense": "SR-KSVD (stride 1)",
+    "paper": "paper (stride n − 1)",
+    "paper-dense": "paper (stride 1)",
+    "fast": "fast",
+    "average": "average",
+    "laplacian": "Laplacian pyramid",
+    "gff": "GFF",
+    "focus-measure": "focus measure",
+    "tv+focus-measure": "TV, then focus measure",
+}
 
 
 @dataclass(frozen=True)
@@ -79,17 +92,21 @@ class Case:
 
 def case_key(case: Case, data: Path | None, version: str | None) -> str:
     """Name a case's file by a hash of all that its result depends on."""
-    inputs = [_digest(file) for file in scene_files(data, case.dataset, case.item)]
+    inputs = [digest(file) for file in scene_files(data, case.dataset, case.item)]
     given = [asdict(case), settings_of(case.method, case.n), inputs, version]
     return _sha(json.dumps(given, sort_keys=True).encode())
 
 
 def code_version(method: str) -> str:
     """Hash the source, and the learned data, that a method and its scores run through."""
-    rooms = _COMMON + (_CORE if method in OURS else _RIVALS)
+    rooms = COMMON_ROOMS + (OUR_ROOMS if method in OURS else RIVAL_ROOMS)
+    return rooms_version(rooms, ("cases", "pictures"))
+
+
+def rooms_version(rooms: Sequence[str], experiments: Sequence[str] = ()) -> str:
+    """Hash the source and data of rooms of the package and of modules of the experiments."""
     found = [path for room in rooms for path in _files_of(_PACKAGE / room)]
-    here = Path(__file__).parent
-    found += [here / name for name in ("cases.py", "methods.py", "pictures.py")]
+    found += [Path(__file__).with_name(f"{name}.py") for name in experiments]
     return _hash_files(tuple((path, path.stat().st_mtime_ns) for path in found))
 
 
@@ -122,10 +139,15 @@ def solve(case: Case, data: Path | None, path: Path, version: str | None = None)
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a file that is there whole or not at all."""
+    """Write a JSON file that is there whole or not at all."""
+    write_whole(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file that is there whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", "utf-8")
+    partial.write_text(text, "utf-8")
     partial.replace(path)
 
 
@@ -163,6 +185,35 @@ def _scores(picture: Any, clean: Scene, stack: Stack) -> dict[str, float]:
     return scores
 
 
+def settings_of(method: str, n: int) -> dict[str, Any]:
+    """Spell out the settings of a method for patches (or blocks) of n × n pixels."""
+    letter = replace(PRESETS["paper"], operator=f"full-{n}")
+    match method:
+        case "sf-dct":
+            return {"block_size": n}
+        case "sr-ksvd":
+            return {"patch_size": n, "stride": 2}
+        case "sr-ksvd-dense":
+            return {"patch_size": n, "stride": 1}
+        case "paper":
+            return asdict(replace(letter, stride=n - 1))
+        case "paper-dense":
+            return asdict(replace(letter, stride=1))
+        case "fast":
+            preset = PRESETS["fast"]
+            return asdict(preset if n == 7 else replace(preset, operator=f"full-{n}"))
+    resolve_method(method)  # refuses an unknown name
+    return {}
+
+
+def run_method(method: str, settings: dict[str, Any], stack: Stack, sigma: float) -> Fusion:
+    """Fuse a stack whose noise level is known."""
+    if method in OURS:
+        preset = replace(PRESETS[method.removesuffix("-dense")], **settings)
+        return fuse(stack, sigma=sigma, preset=preset)
+    return resolve_method(method.removesuffix("-dense"))(stack, sigma=sigma, **settings)
+
+
 @cache
 def _warm_up(method: str, n: int, noise: bool) -> None:
     """Run a method once on a small picture, so that no compiling or loading is timed."""
@@ -174,9 +225,11 @@ def _warm_up(method: str, n: int, noise: bool) -> None:
 
 def _files_of(room: Path) -> list[Path]:
     """List the source and data files of a room, in a fixed order."""
-    if room.is_file():
-        return [room]
-    return sorted(path for path in room.rglob("*") if path.suffix in (".py", ".npz"))
+    files = [room] if room.suffix == ".py" else sorted(room.rglob("*"))
+    found = [path for path in files if path.is_file() and "__pycache__" not in path.parts]
+    if not found:
+        raise FileNotFoundError(f"there is nothing in {room}")
+    return found
 
 
 @cache
@@ -199,7 +252,7 @@ def _source(path: Path) -> bytes:
 
 
 @cache
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
     return _sha(path.read_bytes())
 
 

@@ -8,19 +8,17 @@ the clean ones; our other forms are judged beside it.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from experiments import table1
-from experiments.cases import write_json
-from experiments.methods import LABELS, LETTER_METHODS, OURS, RIVALS
+from experiments.cases import LABELS, LETTER_METHODS, OURS, RIVALS
+from experiments.letter import read, read_times
 from experiments.statistics import Row, difference, mean, pick, scores_by_item, values
 
-__all__ = ["claims", "judge", "main"]
+__all__ = ["METRICS", "REFERENCES", "claims", "judge"]
 
 METRICS = {"q_mi": "Q_MI", "q_abf": "Q^AB/F"}
 REFERENCES = ("noisy", "clean")
@@ -34,11 +32,8 @@ Finding = dict[str, Any]
 
 def claims(results: Path) -> list[dict[str, Any]]:
     """Judge all claims from the files of figure 3, figure 4 and table 1."""
-    third, fourth = (
-        json.loads((results / f"{name}.json").read_text("utf-8"))["rows"]
-        for name in ("figure3", "figure4")
-    )
-    return judge(pick(third), pick(fourth), table1.read(results)["table"])
+    third, fourth = (pick(read(results, name)["rows"]) for name in ("figure3", "figure4"))
+    return judge(third, fourth, read_times(results))
 
 
 def judge(third: list[Row], fourth: list[Row], times: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -183,20 +178,3 @@ def _times(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 }
             )
     return found
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=Path, default=Path("results"))
-    results = parser.parse_args().results
-    found = claims(results)
-    write_json(results / "claims.json", found)
-    for claim in found:
-        print(f"{claim['claim']} {claim['verdict'].upper()}")
-        for variant in claim["variants"]:
-            print(f"  {variant['label']}, {variant['scoring']}: ", end="")
-            print(f"{variant['points_for']} of {variant['points']} points")
-
-
-if __name__ == "__main__":
-    main()

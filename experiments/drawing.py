@@ -14,12 +14,12 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 
-from experiments.methods import LABELS
+from experiments.cases import LABELS
 from experiments.statistics import Row, mean, scores_by_item, values
 
-__all__ = ["METRIC_NAMES", "draw_lines", "method_style", "panels", "save"]
+__all__ = ["draw_lines", "metric_name", "panels", "plt", "save"]
 
-METRIC_NAMES = {"q_mi": "$Q_{MI}$", "q_abf": "$Q^{AB/F}$", "psnr": "PSNR (dB)", "ssim": "SSIM"}
+_METRIC_NAMES = {"q_mi": "$Q_{MI}$", "q_abf": "$Q^{AB/F}$", "psnr": "PSNR (dB)", "ssim": "SSIM"}
 
 #: Colours that stay apart for colour-blind readers, with a marker each.
 _STYLES = {
@@ -34,6 +34,11 @@ _STYLES = {
     "focus-measure": ("#b8a100", "<", ":"),
     "tv+focus-measure": ("#000000", ">", "--"),
 }
+
+
+def metric_name(score: str) -> str:
+    """Name a score, whatever its sources, on an axis."""
+    return _METRIC_NAMES[score.removesuffix("_clean").removesuffix("_noisy")]
 
 
 def method_style(method: str) -> dict[str, Any]:

@@ -12,18 +12,33 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from cofuse import write_image
 from experiments import runner
-from experiments.quality_more import ablations, cost, real_noise, robustness
-from experiments.quality_pictures import save_worst
+from experiments.cases import write_whole
+from experiments.pictures import to_8_bit
+from experiments.quality_methods import Denoised
+from experiments.quality_more import (
+    ablations,
+    cost,
+    misaligned,
+    real_noise,
+    robustness,
+    rooms,
+    single,
+)
 from experiments.quality_plan import SUBSETS, QualityPlan, is_kept_aside, plan_of
-from experiments.quality_real import misaligned, rooms, single
+from experiments.quality_scores import WINDOW
 from experiments.quality_sheet import Sheet
 from experiments.quality_tables import clean, noisy_pairs, noisy_stacks, stacks, texture, users
-from experiments.quality_trials import Trial, code_version, run_trials
+from experiments.quality_trials import Record, Trial, code_version, fused_picture, run_trials
 
 __all__ = ["TABLES", "run"]
 
@@ -45,6 +60,11 @@ TABLES: dict[str, Callable[[QualityPlan], list[Sheet]]] = {
 }
 #: Tables of other tables' trials: their pictures are saved there.
 _SAME_TRIALS = ("texture", "ablations")
+
+_ZOOM, _GAP = 4, 8
+_MOST = 4
+#: How much the difference is amplified around mid-grey.
+_DIFFERENCE_GAIN = 4.0
 
 
 def run(
@@ -77,14 +97,14 @@ def run(
             records = run_trials(wanted, data=plan.data, output=plan.output, pool=pool)
             text = f"## {name}\n\n" + "\n".join(sheet.text(records) for sheet in sheets)
             print(text, flush=True)
-            _write(plan.output / f"{name}{suffix}.md", f"{head}\n{text}")
+            write_whole(plan.output / f"{name}{suffix}.md", f"{head}\n{text}")
             written.append(text)
             failed |= {trial for trial, record in records.items() if "error" in record}
             if pictures and name not in _SAME_TRIALS:
-                save_worst(name + suffix, records, plan.data, plan.output)
+                _save_worst(name + suffix, records, plan.data, plan.output)
             print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     if set(tables) == set(TABLES):
-        _write(plan.output / f"quality{suffix}.md", "\n".join(written))
+        write_whole(plan.output / f"quality{suffix}.md", "\n".join(written))
     return len(failed)
 
 
@@ -126,12 +146,58 @@ def _refuse_kept_aside(trials: Sequence[Trial]) -> None:
             raise RuntimeError(f"{trial} is kept aside; the tuning subset must not name it")
 
 
-def _write(path: Path, text: str) -> None:
-    """Write a file that is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(text, "utf-8")
-    partial.replace(path)
+def _save_worst(
+    name: str, records: Mapping[Trial, Record], data: Path | None, output: Path
+) -> None:
+    """Save the windows with the largest error of `auto`, four a table.
+
+    Side by side: the truth, the result, their difference (amplified four times), and the frame
+    that comes nearest to the truth there.
+    """
+    folder = output / "pictures"
+    folder.mkdir(parents=True, exist_ok=True)
+    for rank, trial in enumerate(_worst_trials(records), 1):
+        scores = records[trial]["scores"]
+        given = trial.situation(data)
+        picture, _ = fused_picture(trial.method, given, Denoised(None))
+        top, left = int(scores["worst_top"]), int(scores["worst_left"])
+        window = np.s_[top : top + WINDOW, left : left + WINDOW]
+        truth = given.truth[window].astype(np.float32)
+        result = picture[window].astype(np.float32)
+        frames = [given.stack.to_levels(frame)[window] for frame in given.stack]
+        nearest = min(frames, key=lambda frame: float(np.mean((frame - truth) ** 2)))
+        strip = _strip([truth, result, 128.0 + _DIFFERENCE_GAIN * (result - truth), nearest])
+        file = folder / f"{name}-{rank}-{_file_name(trial)}.png"
+        write_image(file, strip, overwrite=True)
+
+
+def _worst_trials(records: Mapping[Trial, Record]) -> list[Trial]:
+    """Name the trials of `auto` whose worst windows are the worst, one a scene at most."""
+    ours = [
+        trial
+        for trial, record in records.items()
+        if trial.method == "auto" and "worst" in record.get("scores", {})
+    ]
+    ours.sort(key=lambda trial: records[trial]["scores"]["worst"], reverse=True)
+    by_scene: dict[tuple[str, int], Trial] = {}
+    for trial in ours:
+        by_scene.setdefault((trial.dataset, trial.item), trial)
+    return list(by_scene.values())[:_MOST]
+
+
+def _strip(panels: list[NDArray[Any]]) -> NDArray[Any]:
+    """Put panels in a row, magnified."""
+    large = [to_8_bit(panel).repeat(_ZOOM, axis=0).repeat(_ZOOM, axis=1) for panel in panels]
+    bar = np.full((large[0].shape[0], _GAP, *large[0].shape[2:]), 255, np.uint8)
+    row = [part for panel in large for part in (panel, bar)][:-1]
+    return np.concatenate(row, axis=1)
+
+
+def _file_name(trial: Trial) -> str:
+    parts = [trial.dataset, str(trial.item), f"sigma{trial.sigma:g}"]
+    parts += [trial.noise] if trial.noise != "white" else []
+    parts += [trial.change] if trial.change else []
+    return "-".join(parts).replace(" ", "_").replace("%", "percent")
 
 
 if __name__ == "__main__":

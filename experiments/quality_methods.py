@@ -30,8 +30,8 @@ from cofuse import PRESETS, AutoSettings, CofuseError, Fusion, Stack, fuse
 from cofuse.evaluation.baselines import DENOISERS, METHODS
 from cofuse.evaluation.baselines.denoising import denoise_picture
 from cofuse.sensor import noise_level
+from experiments.quality_plan import VARIANTS
 from experiments.quality_scenes import Situation
-from experiments.quality_variants import VARIANTS
 
 __all__ = ["OURS", "Denoised", "run_method", "uses_ours", "uses_rivals"]
 

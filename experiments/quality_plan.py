@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from experiments.pictures import LYTRO_PAIRS, WHU_PAIRS
 
@@ -18,6 +19,7 @@ __all__ = [
     "PHOTOS_KEPT",
     "SUBSETS",
     "TARGETS",
+    "VARIANTS",
     "WHU_KEPT",
     "WHU_SEEN",
     "QualityPlan",
@@ -59,6 +61,15 @@ TARGETS: dict[tuple[str, str], float] = {
     ("over fuse then NLM, σ = 20", "psnr"): 1.5,
     ("σ estimated over σ known", "psnr"): -0.1,
     ("over untouched", "psnr"): 0.0,
+}
+
+
+#: Variants of `auto` for the table of ablations, each told σ: keywords of `AutoSettings`, laid
+#: over those of the preset, or of `fuse`. A variant more does not compute anything else again.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "mixed, not restored": {"denoise": 0.0},
+    "fast: choice by separable-7": {"method": "shrinkage", "operator": "separable-7"},
+    "fast: choice by full-7": {"method": "shrinkage", "operator": "full-7"},
 }
 
 

@@ -22,15 +22,20 @@ from typing import Any
 
 import numpy as np
 
-import cofuse
 from cofuse import CofuseError
-from cofuse.evaluation.baselines.denoising import denoise_bm3d
-from experiments.cases import _digest, _hash_files, write_json
+from experiments.cases import (
+    COMMON_ROOMS,
+    OUR_ROOMS,
+    RIVAL_ROOMS,
+    digest,
+    rooms_version,
+    write_json,
+)
 from experiments.pictures import to_8_bit
 from experiments.quality_methods import Denoised, run_method, uses_ours, uses_rivals
+from experiments.quality_plan import VARIANTS
 from experiments.quality_scenes import Situation, situation, situation_files
 from experiments.quality_scores import scores_of
-from experiments.quality_variants import VARIANTS
 
 __all__ = [
     "COST_METHODS",
@@ -50,14 +55,6 @@ Record = dict[str, Any]
 #: What is timed by the method ``cost``.
 COST_METHODS = ("auto", "auto?", "bm3d+fast")
 
-_PACKAGE = Path(cofuse.__file__).parent
-#: What nothing here runs through, and what only rivals run through.
-_ASIDE = {"alignment", "cli", "files", "jobs", "learning", "__main__.py"}
-_ALIGNING = ("alignment", "files", "hot_pixels")
-_RIVALS = {"baselines", "dictionaries"}
-#: What rivals share with everything: pictures, their simulation and the metrics.
-_COMMON = {"errors.py", "images.py", "patches.py", "progress.py", "simulation.py"}
-_COMMON |= {"metrics", "samples"}
 _HERE = ("cases", "pictures", "quality_methods", "quality_scenes", "quality_scores")
 
 
@@ -168,7 +165,7 @@ def _situation(trial: Trial, data: Path | None) -> Situation:
 
 
 def _key(trial: Trial, data: Path | None, version: str | None) -> str:
-    inputs = [_digest(file) for file in situation_files(data, trial.dataset, trial.item)]
+    inputs = [digest(file) for file in situation_files(data, trial.dataset, trial.item)]
     if trial.dataset == "misaligned":
         inputs.append(aligning_version())
     variant = VARIANTS.get(trial.method.removeprefix("variant "))
@@ -187,37 +184,24 @@ def _load(path: Path) -> Record | None:
 
 def code_version(method: str) -> str:
     """Hash the source, and the learned data, that a method and its scores run through."""
-    here = [Path(__file__).with_name(f"{name}.py") for name in _HERE]
-    return _hash_files(tuple((path, path.stat().st_mtime_ns) for path in _package(method) + here))
+    return rooms_version(_rooms(method), _HERE)
 
 
 def package_version(method: str) -> str:
     """Hash what a method's picture depends on, but for the frames."""
-    return _hash_files(tuple((path, path.stat().st_mtime_ns) for path in _package(method)))
+    return rooms_version(_rooms(method))
 
 
-def _package(method: str) -> list[Path]:
-    """List the source and the learned data of the package that a method may run through."""
-    found = []
-    for path in sorted(_PACKAGE.rglob("*")):
-        parts = set(path.relative_to(_PACKAGE).parts)
-        is_learned = "data" in parts and path.is_file() and path.suffix != ".md"
-        if parts & _ASIDE or not (path.suffix == ".py" or is_learned):
-            continue
-        if parts & _COMMON:
-            found.append(path)
-        elif parts & _RIVALS:
-            found += [path] if uses_rivals(method) else []
-        elif uses_ours(method):  # whatever is not known to be elsewhere may be ours
-            found.append(path)
-    return found
+def _rooms(method: str) -> tuple[str, ...]:
+    """Name the rooms of the package that a method may run through."""
+    ours = (*OUR_ROOMS, "model", "data/models") if uses_ours(method) else ()
+    return COMMON_ROOMS + ours + (RIVAL_ROOMS if uses_rivals(method) else ())
 
 
 @cache
 def aligning_version() -> str:
     """Hash what aligned frames depend on, but for their files."""
-    files = [path for room in _ALIGNING for path in sorted((_PACKAGE / room).rglob("*.py"))]
-    return _hash_files(tuple((path, path.stat().st_mtime_ns) for path in files))
+    return rooms_version(("alignment", "files", "sensor"))
 
 
 @cache
@@ -229,8 +213,7 @@ def _version_at_start(method: str) -> str | None:
 @cache
 def denoising_version() -> str:
     """Hash the source a denoised frame depends on."""
-    path = Path(sys.modules[denoise_bm3d.__module__].__file__ or "")
-    return _hash_files(((path, path.stat().st_mtime_ns),))
+    return rooms_version(("evaluation/baselines/denoising.py",))
 
 
 def _check_source(method: str, version: str | None) -> None:

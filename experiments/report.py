@@ -1,26 +1,21 @@
-"""The report, made of the experiments' JSON alone: ``report/index.html`` and ``report/summary.md``.
-
-``python -m experiments.report --results DIR`` writes it anew, with what has been computed so far.
-"""
+"""The report, made of the experiments' JSON alone: ``index.html`` and ``summary.md``."""
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from experiments import figure3, figure4, figures12, tables, truth
+from experiments import tables
 from experiments.cases import write_json
 from experiments.claims import claims
+from experiments.letter import STEPS, read
 from experiments.tables import Table
 
 __all__ = ["departures", "write"]
 
 _LETTER_NOTES = Path(__file__).parents[1] / "docs" / "reproduction.md"
-_NAMES = ("figure3", "figure4", "figures12", "table1", "truth")
 
 #: What the experiments themselves do otherwise than the letter, or had to choose.
 _CHOICES = (
@@ -42,6 +37,7 @@ _CHOICES = (
     "A picture equal to its truth counts as 100 dB.",
 )
 
+_VERDICTS = {True: "holds", False: "does not hold", None: "not measured"}
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#222}
 h1{font-size:1.7rem}h2{margin-top:2.5rem;border-bottom:1px solid #ddd}h3{font-size:1rem}
@@ -60,10 +56,10 @@ def write(results: Path) -> Path:
     out = results / "report"
     found = claims(results)
     write_json(results / "claims.json", found)
-    contents = {n: json.loads((results / f"{n}.json").read_text("utf-8")) for n in _NAMES}
-    for experiment in (figure3, figure4, figures12, truth):
-        experiment.draw(results, out)
-    machine, times = tables.time_table(results)
+    contents = {step.name: read(results, step.name) for step in STEPS}
+    for step in STEPS:
+        step.draw(contents[step.name], out)
+    machine, times = contents["table1"]["machine"], tables.time_table(results)
     third, fourth = tables.figure3_tables(results), tables.figure4_tables(results)
     beyond = tables.truth_tables(results)
     page = [
@@ -162,13 +158,8 @@ def _claim(claim: dict[str, Any]) -> str:
 
 
 def _verdict(variant: dict[str, Any]) -> str:
-    if variant["holds"] is None:
-        return "not measured"
-    return (
-        "<span class=holds>holds</span>"
-        if variant["holds"]
-        else "<span class=not>does not hold</span>"
-    )
+    style = {True: "holds", False: "not", None: "none"}[variant["holds"]]
+    return f"<span class={style}>{_VERDICTS[variant['holds']]}</span>"
 
 
 def _image(file: str, text: str) -> str:
@@ -202,9 +193,7 @@ def _claims_markdown(found: list[dict[str, Any]]) -> str:
         body, where = [], []
         for variant in claim["variants"]:
             shown = variant.get("measured") or variant["against"]
-            verdict = {True: "holds", False: "does not hold", None: "not measured"}[
-                variant["holds"]
-            ]
+            verdict = _VERDICTS[variant["holds"]]
             count = f"{variant['points_for']} of {variant['points']}"
             body.append([variant["label"], variant["scoring"], verdict, count])
             if shown:
@@ -215,13 +204,3 @@ def _claims_markdown(found: list[dict[str, Any]]) -> str:
         if where:
             lines.append("Points against it, or measured:\n\n" + "\n".join(where))
     return "\n\n".join(lines)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=Path, default=Path("results"))
-    print(write(parser.parse_args().results))
-
-
-if __name__ == "__main__":
-    main()

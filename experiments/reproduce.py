@@ -11,11 +11,9 @@ import argparse
 import sys
 import time
 
-from experiments import figure3, figure4, figures12, report, table1, truth
+from experiments import report
+from experiments.letter import STEPS
 from experiments.plan import Plan, add_arguments, plan_from
-
-#: In this order: what matters most and costs least comes first, the timings have the machine alone.
-STEPS = (figure4, figure3, figures12, truth, table1)
 
 
 def main(arguments: list[str] | None = None) -> int:

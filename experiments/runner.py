@@ -54,7 +54,7 @@ def run_cases(
     paths = {case: folder / f"{case_key(case, data, versions[case.method])}.json" for case in cases}
     records = {case: load(path, case) for case, path in paths.items()}
     missing = [case for case, record in records.items() if record is None]
-    progress = _Progress(name, missing, [r for r in records.values() if r], workers)
+    progress = _Progress(name, len(missing), len(records) - len(missing))
     outcome = Outcome(computed=len(missing))
     if missing:
         with _pool(min(workers, len(missing))) as pool:
@@ -142,62 +142,31 @@ def _start_worker(turns: Any) -> None:
 
 
 class _Progress:
-    """Tells on stderr what is done and guesses the time left from cases like those to come."""
+    """Tells on stderr how many cases are done."""
 
-    def __init__(
-        self, name: str, missing: Sequence[Case], known: Sequence[Row], workers: int
-    ) -> None:
-        self.name, self.left, self.workers = name, list(missing), workers
-        self.total, self.reused = len(missing), len(known)
-        self.seen: dict[Any, list[float]] = {}
-        self.told = 0.0
-        for row in known:
-            self._learn(Case(**row["case"]), row["seconds"]["wall"])
+    def __init__(self, name: str, missing: int, reused: int) -> None:
+        self.name, self.total, self.reused = name, missing, reused
+        self.finished, self.told = 0, 0.0
         if not missing:
-            self._say(f"all {self.reused} cases are there")
+            self._say(f"all {reused} cases are there")
 
     def done(self, case: Case, row: Row) -> None:
         """Count a finished case."""
-        self.left.remove(case)
+        self.finished += 1
         if "error" in row:
             self._say(f"FAILED {case}: {row['error']}\n")
-        else:
-            self._learn(case, row["seconds"]["wall"])
         now = time.monotonic()
-        if now - self.told > (0.2 if sys.stderr.isatty() else 15.0) or not self.left:
+        last = self.finished == self.total
+        if now - self.told > (0.2 if sys.stderr.isatty() else 15.0) or last:
             self.told = now
-            finished = self.total - len(self.left)
-            left = f"about {_minutes(self.seconds_left())} left" if self.left else "done"
             again = f", {self.reused} reused" if self.reused else ""
-            self._say(f"{finished} of {self.total} cases computed{again}, {left}")
-
-    def seconds_left(self) -> float:
-        """Guess the seconds left."""
-        everything = [second for seconds in self.seen.values() for second in seconds] or [5.0]
-        general = sum(everything) / len(everything)
-        return sum(self._expect(case, general) for case in self.left) / self.workers
+            self._say(f"{self.finished} of {self.total} cases computed{again}")
 
     def finish(self) -> None:
         """End the line."""
         if sys.stderr.isatty():
             print(file=sys.stderr, flush=True)
 
-    def _expect(self, case: Case, general: float) -> float:
-        like = self.seen.get(_kind(case)) or [general]
-        return sum(like) / len(like) + 0.2  # reading and scoring
-
-    def _learn(self, case: Case, seconds: float) -> None:
-        self.seen.setdefault(_kind(case), []).append(seconds)
-
     def _say(self, text: str) -> None:
         start, end = ("\r\033[K", "") if sys.stderr.isatty() else ("", "\n")
         print(f"{start}{self.name}: {text}", end=end, file=sys.stderr, flush=True)
-
-
-def _kind(case: Case) -> tuple[Any, ...]:
-    """Cases of one kind take about the same time."""
-    return case.dataset, case.method, case.n, case.sigma > 0
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from experiments import table1, truth
+from experiments.cases import LABELS, OURS, RIVALS
 from experiments.claims import METRICS, REFERENCES
-from experiments.methods import LABELS, OURS, RIVALS
+from experiments.letter import LETTER_SECONDS, TIMED_SIGMAS, read, read_times
 from experiments.statistics import Row, difference, mean, pick, scores_by_item, values
 
 __all__ = ["Table", "figure3_tables", "figure4_tables", "time_table", "truth_tables"]
@@ -26,7 +24,7 @@ class Table:
 
 def figure3_tables(results: Path) -> list[Table]:
     """Mean scores over n, a table for each σ, metric and kind of sources."""
-    rows = _rows(results, "figure3")
+    rows = pick(read(results, "figure3")["rows"])
     tables = []
     for sigma in values(rows, "sigma"):
         for reference in ("clean",) if sigma == 0 else REFERENCES:
@@ -40,7 +38,7 @@ def figure3_tables(results: Path) -> list[Table]:
 
 def figure4_tables(results: Path) -> list[Table]:
     """Mean scores over σ, then the paired differences of ours to the rivals."""
-    rows = _rows(results, "figure4")
+    rows = pick(read(results, "figure4")["rows"])
     means, gaps = [], []
     sigmas = sorted(values(rows, "sigma"))
     for reference in REFERENCES:
@@ -63,14 +61,13 @@ def figure4_tables(results: Path) -> list[Table]:
     return means + gaps
 
 
-def time_table(results: Path) -> tuple[str, Table]:
-    """Return the machine and the seconds a pair, with ratios and the letter's own."""
-    content = table1.read(results)
+def time_table(results: Path) -> Table:
+    """Return the seconds a pair, with ratios and the letter's own."""
     body = []
-    for entry in content["table"]:
-        method, place = entry["method"], table1.SIGMAS.index(entry["sigma"])
-        letter = table1.LETTER.get(method)
-        rival = table1.LETTER["sr-ksvd"][place]
+    for entry in read_times(results):
+        method, place = entry["method"], TIMED_SIGMAS.index(entry["sigma"])
+        letter = LETTER_SECONDS.get(method)
+        rival = LETTER_SECONDS["sr-ksvd"][place]
         body.append(
             [
                 LABELS[method],
@@ -92,12 +89,12 @@ def time_table(results: Path) -> tuple[str, Table]:
         "CPU, times SR-KSVD stride 1",
         "letter: seconds, times SR-KSVD",
     ]
-    return content["machine"], Table("Time for one pair", header, body)
+    return Table("Time for one pair", header, body)
 
 
 def truth_tables(results: Path) -> list[Table]:
     """PSNR and SSIM of pairs and stacks with truth; Q_MI and Q^AB/F of the triples."""
-    content = json.loads((results / f"{truth.NAME}.json").read_text("utf-8"))
+    content = read(results, "truth")
     rows, groups = pick(content["rows"]), content["groups"]
     tables = []
     items = set(groups["pair_items"])
@@ -152,7 +149,3 @@ def _grid(title: str, rows: list[Row], over: str, score: str, digits: int = 4) -
         body.append([LABELS[method], *cells])
     sign = "σ" if over == "sigma" else over
     return Table(title, ["method", *(f"{sign} = {point:g}" for point in points)], body)
-
-
-def _rows(results: Path, name: str) -> list[Any]:
-    return pick(json.loads((results / f"{name}.json").read_text("utf-8"))["rows"])

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cofuse.errors import CofuseError
-from cofuse.evaluation.baselines import ksvd, sparse_coding
-from cofuse.evaluation.baselines.ksvd import learn_dictionary
+from cofuse.evaluation.baselines import sparse_coding
 from cofuse.evaluation.baselines.sparse_coding import approximate, batch_omp
-from cofuse.progress import Progress
+from experiments import ksvd
+from experiments.ksvd import learn_dictionary
 
 
 def random_dictionary(m, atoms, seed=0):
@@ -70,14 +70,6 @@ def test_residual_respects_the_tolerance_and_needs_every_atom(tolerance, scale, 
         assert left.max() > tolerance * 0.999
 
 
-def test_every_column_may_have_its_own_tolerance():
-    dictionary = random_dictionary(16, 40)
-    signals = 20.0 * np.random.default_rng(4).standard_normal((16, 3))
-    codes = batch_omp(signals, dictionary, tolerance=[1e9, 30.0, 0.1])
-    counts = np.diff(codes.indptr)
-    assert counts[0] == 0 < counts[1] < counts[2]
-
-
 def test_approximation_is_the_dictionary_times_the_code(monkeypatch):
     monkeypatch.setattr(sparse_coding, "_CHUNK", 37)  # several chunks, the last one short
     dictionary = random_dictionary(49, 256)
@@ -114,7 +106,6 @@ def test_no_signals_give_no_codes():
         ({"signals": np.full((9, 4), np.nan)}, "finite"),
         ({"dictionary": 2 * random_dictionary(9, 12)}, "unit length"),
         ({"tolerance": -1.0}, "negative"),
-        ({"tolerance": np.ones(3)}, "one a signal"),
         ({"max_atoms": 0}, "max_atoms is 0"),
     ],
 )
@@ -143,16 +134,14 @@ def test_planted_dictionary_is_recovered(noise, least):
     assert (nearest > 0.99).sum() >= least
 
 
-def test_learning_is_deterministic_reported_and_lowers_the_error():
+def test_learning_is_deterministic_and_lowers_the_error():
     signals = planted(0.1, seed=7, count=600)[1]
-    seen: list[Progress] = []
-    first = learn_dictionary(signals, atoms=50, sparsity=3, rounds=12, progress=seen.append)
+    first = learn_dictionary(signals, atoms=50, sparsity=3, rounds=12)
     again = learn_dictionary(signals, atoms=50, sparsity=3, rounds=12)
     np.testing.assert_array_equal(first.dictionary, again.dictionary)
     np.testing.assert_allclose(np.linalg.norm(first.dictionary, axis=0), 1.0, atol=1e-5)
     errors = first.trace.history["rms_error"]
     assert errors[-1] < 0.6 * errors[0]
-    assert [p.done for p in seen] == list(range(1, first.trace.iterations + 1))
     other = learn_dictionary(signals, atoms=50, sparsity=3, rounds=12, seed=1)
     assert not np.array_equal(first.dictionary, other.dictionary)
 

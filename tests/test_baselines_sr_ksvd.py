@@ -13,12 +13,12 @@ from cofuse.evaluation.baselines.sparse_coding import approximate
 from cofuse.evaluation.baselines.sr_ksvd import (
     SHIPPED_PATCH_SIZES,
     fuse_sr_ksvd,
-    learn_shipped_dictionaries,
     load_dictionary,
 )
 from cofuse.evaluation.metrics import psnr, to_grey
 from cofuse.evaluation.simulation import add_noise, disc_kernel, sample_picture, simulate_stack
 from cofuse.images import Stack
+from experiments.ksvd import learn_shipped_dictionaries
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +58,6 @@ def test_one_colour_frame_of_any_dtype_comes_back(texture, dtype):
     np.testing.assert_allclose(fusion.image, frame, atol=0.11 / 255 * white)
 
 
-def test_residual_of_the_tolerance_bounds_the_picture(texture):
-    frame = texture[..., 1] / 255
-    fusion = fuse_sr_ksvd(Stack.from_arrays([frame]), tolerance=40.0)
-    error = np.abs(fusion.image - frame).max() * 255
-    assert 0.5 < error <= 40.0
-
-
 def test_the_sharp_frame_beats_its_blurred_copy(texture):
     blurred = cv2.filter2D(texture, -1, disc_kernel(2.0))
     for frames, sharp in (([texture, blurred], 0), ([blurred, texture], 1)):
@@ -80,7 +73,6 @@ def test_fusion_is_sharper_than_any_frame_and_finds_the_sources(scene):
     assert psnr(fusion.image, scene.truth) > alone + 4.0
     assert np.mean(fusion.source_map == scene.source_map) > 0.9
     assert fusion.sigma == 0.0
-    assert fusion.seconds["fuse"] > 0
 
 
 def test_order_of_frames_does_not_matter(texture):
@@ -96,10 +88,7 @@ def test_order_of_frames_does_not_matter(texture):
 def test_bands_give_the_same_picture(scene, monkeypatch):
     whole = fuse_sr_ksvd(scene.stack(), stride=2, sigma=10.0)
     monkeypatch.setattr(sr_ksvd, "_BAND_BYTES", 4 * 49 * 40 * 3 * 5)  # five rows of patches
-    seen = []
-    banded = fuse_sr_ksvd(scene.stack(), stride=2, sigma=10.0, progress=seen.append)
-    assert len(seen) > 5
-    assert seen[-1].done == seen[-1].total
+    banded = fuse_sr_ksvd(scene.stack(), stride=2, sigma=10.0)
     np.testing.assert_array_equal(banded.source_map, whole.source_map)
     assert np.abs(banded.image.astype(int) - whole.image).max() <= 1
 
@@ -122,19 +111,11 @@ def test_constant_frames_keep_their_value():
     assert (fusion.image == 90).all()
 
 
-def test_a_dictionary_of_ones_own(texture):
-    basis = np.eye(16)  # pixels as atoms: the mean-free patch is coded exactly
-    fusion = fuse_sr_ksvd(Stack.from_arrays([texture]), patch_size=4, dictionary=basis)
-    np.testing.assert_array_equal(fusion.image, texture)
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"sigma": -1.0}, "sigma is -1"),
-        ({"tolerance": np.nan}, "tolerance is nan"),
+        ({"sigma": -1.0}, "`sigma` is -1"),
         ({"patch_size": 4}, "no dictionary is shipped"),
-        ({"dictionary": np.eye(16)}, "need 49 rows"),
         ({"stride": 0}, "stride is 0"),
     ],
 )
@@ -186,15 +167,15 @@ def test_shipped_dictionaries_say_where_they_are_from():
         assert {"pictures", "patches", "seed", "rounds", "sparsity"} <= set(header["provenance"])
 
 
-def test_dictionaries_are_learned_from_a_folder(tmp_path, monkeypatch):
+def test_dictionaries_are_learned_from_a_folder(tmp_path):
     learning = {"atoms": 30, "sparsity": 3, "rounds": 4, "seed": 0}
-    monkeypatch.setattr(sr_ksvd, "_LEARNING", learning)
-    monkeypatch.setattr(sr_ksvd, "_TRAINING_PATCHES", 600)
     for name in ("coffee", "rocket"):
         picture = np.ascontiguousarray(to_grey(sample_picture(name))[:90, :90])
         cv2.imwrite(str(tmp_path / f"{name}.png"), picture)
     for out in ("first", "second"):
-        learn_shipped_dictionaries(tmp_path, tmp_path / out, sizes=(5,))
+        learn_shipped_dictionaries(
+            tmp_path, tmp_path / out, sizes=(5,), learning=learning, count=600
+        )
     with np.load(tmp_path / "first" / "ksvd-5.npz") as archive:
         assert archive["dictionary"].shape == (25, 30)
         assert json.loads(str(archive["header"]))["provenance"]["atoms"] == 30

@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 import tifffile
 
-from benchmarks import damage, gpu, guard, kernels, peers, scaling
-from benchmarks.contenders import Contender, contenders_for
-from benchmarks.kernel_cases import kernel_cases
-from benchmarks.measuring import Failure, Measurement, machine_facts, run_measured
+from benchmarks import damage, gpu, guard, peers, scaling
+from benchmarks.contenders import contenders_for
+from benchmarks.kernels import kernel_cases
+from benchmarks.measuring import Failure, run_measured
 from benchmarks.quality import find_place, score
 from benchmarks.stacks import StackRecipe, frame_motion, make_stack
-from benchmarks.tables import fill_places, markdown_table, ratio
 from cofuse.model.devices import TORCH_ON_CPU
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -109,12 +108,6 @@ def test_a_child_has_its_processors_and_its_failure_is_told() -> None:
         run_measured([sys.executable, "-c", "import time; time.sleep(30)"], threads=1, timeout=0.2)
 
 
-def test_facts_of_the_machine_name_no_place() -> None:
-    facts = machine_facts()
-    assert {"processor", "processors", "memory", "versions", "commit", "command"} <= facts.keys()
-    assert str(ROOT) not in json.dumps(facts["versions"])
-
-
 def test_exponents_are_found() -> None:
     sizes = [1.0, 2.0, 4.0, 8.0, 16.0]
     exact = scaling.fit_exponent(sizes, [0.5 + 3 * n**1.2 for n in sizes], 0.5)
@@ -131,18 +124,6 @@ def test_exponents_are_found() -> None:
     assert two is not None
     assert str(two) == "2.00"
     assert scaling.fit_exponent(sizes, [0.1] * 5, 0.5) is None
-
-
-def test_tables_and_their_places() -> None:
-    table = markdown_table(["", "s"], [["a", "1.0"], ["b", "2.0"]])
-    assert table == "|  | s |\n|---|---:|\n| a | 1.0 |\n| b | 2.0 |"
-    assert (ratio(1.0, 4.0), ratio(40.0, 2.0), ratio(1.0, 0.0)) == ("0.25", "20.0", "–")
-    text = "before\n<!-- bench:x -->\nold \\1\n<!-- /bench -->\n<!-- bench:y -->\n<!-- /bench -->\n"
-    filled = fill_places(text, {"x": "new \\1"})
-    assert filled == text.replace("old \\1", "\nnew \\1\n")
-    assert fill_places(filled, {"x": "new \\1"}) == filled
-    with pytest.raises(ValueError, match="bench:z"):
-        fill_places(text, {"z": "table"})
 
 
 def test_the_document_has_a_place_for_every_table() -> None:
@@ -202,35 +183,6 @@ def test_a_small_case_from_end_to_end(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["page.md", "results"]  # no frames left
 
 
-def test_what_cannot_be_scored_is_timed_all_the_same(tmp_path: Path) -> None:
-    stack = make_stack(StackRecipe(0.02, 2), tmp_path / "stack")
-    other = "import sys, tifffile as t; t.imwrite(sys.argv[1], t.imread(sys.argv[2])[9:])"
-    contender = Contender(
-        "cuts", lambda s, _, out, n: [[sys.executable, "-c", other, str(out), str(s.truth)]]
-    )
-    options = argparse.Namespace(threads=1, timeout=60.0)
-    run = peers.run_contender(contender, stack, tmp_path, options, scored=True)
-    assert run["cpu"] > 0
-    assert "psnr" not in run
-    assert "shape" in run["unscored"]
-
-
-def test_cases_are_chosen_by_name_and_size() -> None:
-    def options(**given: Any) -> argparse.Namespace:
-        usual = {"cases": "*", "quick": False, "megapixels": None, "frames": None, "format": "tif"}
-        return argparse.Namespace(**usual | given)
-
-    assert list(peers.chosen_cases(options())) == list(peers.CASES)
-    quick = peers.chosen_cases(options(quick=True))
-    assert quick["pair520"].shape == (520, 520)
-    assert (quick["stack3"].megapixels, quick["stack3"].frames) == (0.5, 4)
-    one = peers.chosen_cases(options(cases="stack24*,pair520", megapixels=1.0, frames=2))
-    assert {r.size for r in one.values()} == {(816, 1225)}
-    assert len(one) == 4
-    with pytest.raises(SystemExit, match="no case"):
-        peers.chosen_cases(options(cases="none"))
-
-
 @pytest.mark.slow
 def test_kernels_and_their_references_do_the_same() -> None:
     names = []
@@ -242,15 +194,6 @@ def test_kernels_and_their_references_do_the_same() -> None:
             continue  # it works in place: the second call goes on from the first
         np.testing.assert_allclose(compiled, plain, rtol=2e-3, atol=2e-2)
     assert set(names) == set(guard.LEAST_SPEED_UP)
-
-
-def test_kernels_are_timed_by_turns() -> None:
-    order: list[str] = []
-    works = {"a": lambda: order.append("a"), "b": lambda: order.append("b")}
-    ticks = iter(range(100))
-    spent = kernels.alternate(works, 2, lambda: float(next(ticks)))
-    assert order == ["a", "b"] * 3
-    assert spent == {"a": [1.0, 1.0], "b": [1.0, 1.0]}
 
 
 def test_the_guard_complains_of_slow_kernels_only() -> None:
@@ -297,11 +240,6 @@ def test_a_device_is_timed_beside_the_processor(
     results = json.loads((tmp_path / "gpu.json").read_text("utf-8"))
     assert all(value > 0 for times in results["seconds"].values() for value in times.values())
     assert results["largest"] <= 1 and results["same_choice"] > 0.999
-
-
-def test_measurements_add_up() -> None:
-    first, second = Measurement(1.0, 2.0, 10, 0.1, "a"), Measurement(3.0, 4.0, 5, 0.2, "b")
-    assert first.then(second) == Measurement(4.0, 6.0, 10, 0.2, "ab")
 
 
 def test_damage_that_no_decoder_can_miss(tmp_path: Path) -> None:

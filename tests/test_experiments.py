@@ -8,11 +8,12 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
 from cofuse import CofuseError
-from experiments import figure3, figure4, figures12, table1, truth
+from experiments import letter, report
 from experiments.cases import Case, case_key, code_version, load, solve
 from experiments.claims import judge
 from experiments.pictures import noisy, scene
@@ -38,11 +39,6 @@ def test_the_interval_covers_as_often_as_it_says():
     samples = rng.normal(3.0, 2.0, (2000, 20))
     covered = sum(abs(m.mean - 3.0) <= m.half for m in map(mean, samples.tolist()))
     assert 0.93 < covered / 2000 < 0.97
-
-
-def test_one_value_has_no_interval_and_none_no_mean():
-    assert mean([2.0]).text() == "2.0000" and not mean([2.0]).is_clear
-    assert mean([]).text() == "–" and mean([]).count == 0
 
 
 def test_differences_are_paired_over_common_items():
@@ -113,14 +109,6 @@ def test_one_point_below_a_rival_is_named():
     assert wrong[0]["against"][0].startswith("Q^AB/F, n = 5, σ = 15: -0.9800")
 
 
-def test_only_the_literal_reading_decides():
-    third, fourth = rows_that_agree()
-    for entry in third + fourth:
-        if entry["case"]["method"] == "fast":
-            entry["scores"]["q_mi_clean"] = -9.0
-    assert verdicts(third, fourth, times(1.1))["above"] == "holds"
-
-
 def test_another_best_size_a_rise_and_a_long_time_refute():
     third, fourth = rows_that_agree()
     for entry in third:
@@ -141,25 +129,6 @@ def test_another_best_size_a_rise_and_a_long_time_refute():
     assert paper["against"] == ["Q^AB/F, σ = 0 to 5: +0.9000 ± 0.0000"]
 
 
-def test_what_was_not_measured_is_not_judged():
-    assert set(verdicts([], [], []).values()) == {"not measured"}
-
-
-def test_repeated_timings_of_a_pair_count_once(tmp_path):
-    rows = []
-    for item, repeat, own in ((1, 1, 2.0), (1, 2, 4.0), (2, 1, 9.0), (2, 2, 9.0)):
-        for method, cpu in (("paper", own), ("sr-ksvd", 3.0)):
-            entry = row(method, 0, 7, 0.0, 0.0, item)
-            entry["case"]["repeat"], entry["seconds"]["cpu"] = repeat, cpu
-            rows.append(entry)
-    (tmp_path / "table1.json").write_text(json.dumps({"machine": "this one", "rows": rows}))
-    table = table1.read(tmp_path)["table"]
-    paper = next(e for e in table if (e["method"], e["sigma"]) == ("paper", 0))
-    assert paper["cpu"][::2] == (6.0, 2)
-    assert paper["ratios"]["sr-ksvd"].mean == 2.0
-    assert paper["ratios"]["sr-ksvd-dense"].count == 0
-
-
 # --- pictures and plans ---
 
 
@@ -169,12 +138,6 @@ def test_noise_is_one_pattern_scaled_by_sigma_and_never_clipped():
     for k, frame in enumerate(frames):
         np.testing.assert_allclose(strong[k] - frame, 4 * (weak[k] - frame), atol=1e-3)
     assert max(float(f.max()) for f in strong) > 255 or min(float(f.min()) for f in strong) < 0
-
-
-def test_sample_scenes_have_truth_and_as_many_frames_as_named():
-    for count in (2, 3, 5):
-        made = scene(None, f"sample-{count}", 3)
-        assert len(made.frames) == count and made.truth.shape == made.frames[0].shape
 
 
 def test_collections_need_a_folder():
@@ -206,13 +169,13 @@ def test_plans(tmp_path, monkeypatch):
 
 def test_the_full_run_holds_what_the_letter_measured(tmp_path):
     plan = Plan(tmp_path, tmp_path)
-    fourth, third = figure4.cases(plan), figure3.cases(plan)
+    fourth, third = letter.figure4_cases(plan), letter.figure3_cases(plan)
     assert {c.sigma for c in fourth} == {0, 5, 10, 15, 20} and {c.n for c in fourth} == {7}
     assert {c.n for c in third} == {5, 6, 7, 8, 9} and {c.sigma for c in third} == {0, 15}
-    for found in (third, fourth, figures12.cases(plan), truth.cases(plan)):
+    for found in (third, fourth, letter.figures12_cases(plan), letter.truth_cases(plan)):
         assert {"sf-dct", "sr-ksvd", "paper", "fast"} <= {c.method for c in found}
         assert len(set(found)) == len(found)
-    timed = table1.cases(replace(plan, repeats=2))
+    timed = letter.table1_cases(replace(plan, repeats=2))
     first, second = (
         [c.method for c in timed if (c.item, c.sigma, c.repeat) == (1, 0, repeat)]
         for repeat in (1, 2)
@@ -246,11 +209,6 @@ def test_the_key_tells_settings_inputs_and_code_apart(tmp_path):
     assert keys[0] == case_key(Case("lytro", 1, 0, "paper"), tmp_path, "1")
 
 
-def test_the_code_version_differs_between_ours_and_the_rivals():
-    assert code_version("paper") == code_version("fast") != code_version("sf-dct")
-    assert code_version("sf-dct") == code_version("gff")
-
-
 def test_a_case_is_scored_and_timed(tmp_path):
     record = solve(TINY, None, tmp_path / "case.json")
     assert set(record["scores"]) == {
@@ -275,12 +233,6 @@ def test_a_case_of_changed_source_is_a_failure(tmp_path):
     assert record["error"] == "RuntimeError: the source was changed during the run; run it again"
     now = code_version(TINY.method)
     assert "error" not in solve(TINY, None, tmp_path / "case.json", now)
-
-
-def test_torn_and_missing_files_are_not_read(tmp_path):
-    (tmp_path / "torn.json").write_text('{"case": ')
-    assert load(tmp_path / "torn.json", TINY) is None
-    assert load(tmp_path / "missing.json", TINY) is None
 
 
 def test_a_kept_picture_that_is_gone_is_made_again(tmp_path):
@@ -313,4 +265,35 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, capsys):
     assert run([replace(TINY, sigma=5)]).computed == 1
 
 
-# --- the whole ---
+# --- the report ---
+
+
+def test_the_report_is_made_of_the_rows_alone(tmp_path):
+    pytest.importorskip("matplotlib")
+    third, fourth = rows_that_agree()
+    truth = [row(m, s, 7, 0.5, 0.4) for m in ("fast", "paper", "gff") for s in (0, 15)]
+    for entry in truth:
+        entry["scores"] |= {"psnr": 30.0, "ssim": 0.9}
+    groups = {"pairs": "lytro", "triples": "lytro", "stacks": ["lytro"]}
+    groups |= {"pair_items": [1], "triple_items": [1], "stack_items": [1]}
+    (tmp_path / "figures12").mkdir()
+    cv2.imwrite(str(tmp_path / "figures12" / "a.png"), np.zeros((40, 50), np.uint8))
+    shown = {"0": [{"title": "source", "file": "../figures12/a.png"}]}
+    methods = ("sf-dct", "sr-ksvd", "sr-ksvd-dense", "paper", "paper-dense", "fast")
+    contents = {
+        "figure3": {"rows": third},
+        "figure4": {"rows": fourth},
+        "figures12": {"rows": [], "shown": shown},
+        "truth": {"rows": truth, "groups": groups},
+        "table1": {"rows": [row(m, s, 7, 0, 0) for m in methods for s in (0, 15)]},
+    }
+    for name, content in contents.items():
+        known = {"machine": "this one", "form": "by hand"}
+        (tmp_path / f"{name}.json").write_text(json.dumps(known | content))
+    page = report.write(tmp_path).read_text("utf-8")
+    assert "by hand" in page and "n = 7 is the best patch size." in page
+    assert page.count("<table") > 10
+    drawn = {"figure1.png", "figure3.svg", "figure4.svg", "truth.svg"}
+    assert drawn < {path.name for path in (tmp_path / "report").iterdir()}
+    text = (tmp_path / "report" / "summary.md").read_text("utf-8")
+    assert "| paper (stride n − 1) | 15 | 1.000 | 1.000 | 1.000 | 1.000 |" in text

@@ -10,7 +10,6 @@ import tifffile
 from cofuse import write_image
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from experiments import looks
-from experiments.looks import Row
 from experiments.looks_sheet import Place, hardest_places, sheet
 from experiments.looks_stacks import grey_levels, real_stacks
 from experiments.realness import Frames, energy, steps
@@ -143,21 +142,6 @@ def test_stacks_are_found_and_channels_are_stacks_of_their_own(tmp_path):
     assert list(found) == ["bowl", "brain/0", "brain/1", "cells/7", "pcb"]
     assert [len(stack.files) for stack in found.values()] == [2, 3, 3, 2, 2]
     assert np.array_equal(np.array(found["brain/1"].aligned()), planes[1])
-
-
-def test_the_table_ends_with_the_mean_and_the_worst():
-    rows = {
-        "a": Row(2, {"auto": (0.01, 0.001)}),
-        "noisy": Row(6, {"auto": (0.2, 0.0)}, stretched=True),
-        "b": Row(3, {"auto": (0.03, 0.0)}),
-    }
-    assert looks.table(rows, ["auto"]).splitlines()[2:] == [
-        "| a (2) | 1.0 / 0.10 |",
-        "| b (3) | 3.0 / 0.00 |",
-        "| **mean** | 2.0 / 0.05 |",
-        "| **worst** | 3.0 / 0.10 |",
-        "| noisy (6), stretched | 20.0 / 0.00 |",
-    ]
 
 
 @pytest.mark.slow

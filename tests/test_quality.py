@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -34,8 +33,7 @@ from experiments.quality_scores import (
     texture_kept,
     worst_window,
 )
-from experiments.quality_sheet import Cell, Sheet, gap, label, score
-from experiments.quality_trials import Trial, code_version, solve
+from experiments.quality_trials import code_version
 
 
 @pytest.fixture(scope="module")
@@ -206,14 +204,6 @@ def test_a_border_that_is_wrong_does_not_count_inside():
     assert scores["inside"] == HIGHEST_PSNR > scores["psnr"]
 
 
-def test_a_keyword_fuse_does_not_have_is_refused_clearly(monkeypatch):
-    from experiments import quality_methods
-
-    monkeypatch.setitem(quality_methods.VARIANTS, "odd", {"no_such_keyword": 1})
-    with pytest.raises(CofuseError, match="no keyword 'no_such_keyword'"):
-        run_method("variant odd", situation(None, "sample-2", 1), Denoised(None))
-
-
 def test_denoised_frames_are_kept(tmp_path, monkeypatch):
     from experiments import quality_methods
 
@@ -232,35 +222,9 @@ def test_denoised_frames_are_kept(tmp_path, monkeypatch):
 # --- tables ---
 
 
-def test_cells_are_means_differences_and_verdicts():
-    trials = [Trial("sample-2", item, method) for item in (1, 2) for method in ("auto", "gff")]
-    values = (30.0, 31.0, 32.0, 32.5)
-    records = {t: {"scores": {"psnr": v}} for t, v in zip(trials, values, strict=True)}
-    auto, gff = trials[::2], trials[1::2]
-    sheet = Sheet("Title", "Caption.", ("method", "PSNR"))
-    sheet.add(label("auto"), score(auto, "psnr", 31.004))
-    sheet.add(label("gff"), score(gff, "psnr"))
-    sheet.add("over", gap(auto, gff, "psnr", -0.5))
-    sheet.add("none", Cell((), ""))
-    text = sheet.text(records)
-    assert "| `auto` | 31.00 | PSNR 31.004 met |" in text
-    assert "| over | -0.75 ± 3.18 | PSNR -0.5 missed by 0.25 |" in text
-    assert "`auto` is behind: GFF in PSNR by 0.75." in text and "| none | – |  |" in text
-    assert "| over | – |" in sheet.text({trial: records[trial] for trial in auto})
-    records[auto[0]] = {"error": "CofuseError: too bad"}
-    text = sheet.text(records)
-    assert "| `auto` | failed |  |" in text and "- failed 1 ×: CofuseError: too bad" in text
-
-
 def test_a_rivals_record_outlives_a_change_of_ours():
     assert code_version("auto") == code_version("auto?") != code_version("gff")
     assert code_version("gff") == code_version("bm3d+gff") != code_version("bm3d+fast")
-
-
-def test_a_trial_of_changed_source_is_a_failure(tmp_path):
-    record = solve(Trial("sample-2", 1, "average"), None, tmp_path / "t.json", tmp_path, "older")
-    assert "source was changed" in record["error"]
-    assert json.loads((tmp_path / "t.json").read_text()) == record
 
 
 # --- the whole ---

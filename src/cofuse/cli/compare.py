@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +24,7 @@ from cofuse.jobs.settings import given_noise, read_noise
 from cofuse.progress import Progress
 
 if TYPE_CHECKING:
+    from cofuse.evaluation.pages import Exhibit
     from cofuse.files.transaction import Transaction
     from cofuse.sensor import NoiseLaw
 
@@ -33,24 +34,8 @@ __all__ = ["compare"]
 _CLEAN_METHODS = ("auto", "paper", "average", "laplacian", "gff", "sf-dct")
 _NOISY_METHODS = ("auto", "paper", "average", "tv+laplacian", "tv+gff", "sf-dct")
 
-#: One metric of each family keeps the page readable; --metrics asks for others.
-_METRICS = ("psnr", "ssim", "gradient_error", "q_mi", "q_abf", "q_ncie", "q_y", "q_cb")
-
 #: Side of the part of the frames that is fused first, so that loading and compiling is not timed.
 _WARM_UP_SIDE = 48
-
-
-@dataclass
-class _Entry:
-    """One column: a method's result or an outsider's picture, or why there is none."""
-
-    name: str
-    kind: str
-    picture: Pixels | None = None
-    seconds: float | None = None
-    failure: str | None = None
-    scores: dict[str, float] = field(default_factory=dict)
-    file: str | None = None
 
 
 def compare(
@@ -92,7 +77,7 @@ def compare(
         A picture another program fused, as NAME=PATH; in a folder the one named as the stack is
         taken. May be given more than once.
     metrics
-        Names separated by commas, or all; by default one of each family.
+        Names separated by commas; by default every metric that has something to compare with.
     name
         The stack's name: by default that of its folder, or what the frames' names have in common.
     white
@@ -113,7 +98,7 @@ def compare(
     from cofuse.files.transaction import Transaction
     from cofuse.sensor import estimate_noise
 
-    read_noise(sigma, noise)  # what is wrong with it is told first
+    read_noise(sigma, noise)  # refuses wrong values before anything is read
     wanted = list(dict.fromkeys(split_names(methods)))
     for method in wanted:
         _resolve(method)
@@ -121,22 +106,17 @@ def compare(
         raise CofuseError("no frames were given; name picture files, a folder or a TIFF")
     scene = gather_scene(frames, truth=truth)
     stack = read_stack(scene.sources, white=white, on_damage=on_damage)
-    told = given_noise(sigma, noise, len(stack), colour=stack.is_colour)
+    given = given_noise(sigma, noise, len(stack), colour=stack.is_colour)
     if len(stack) < 2:
         raise CofuseError("only one frame was given; there is nothing to fuse and compare")
     names = [name] if name else scene_names(frames, scene.sources)
     reference = None if scene.truth is None else read_image(scene.truth)
     if reference is not None and reference.shape != stack.shape:
         raise _mismatch(str(scene.truth), reference, stack)
-    chosen = choose_metrics(
-        split_names(metrics)
-        or [m for m in _METRICS if m.startswith("q_") or reference is not None],
-        sources=True,
-        truth=reference is not None,
-    )
+    chosen = choose_metrics(split_names(metrics), sources=True, truth=reference is not None)
     outsiders = _read_external(external, names, stack, wanted, colour=reference is not None)
     empty_folder(output, overwrite=overwrite)
-    law = estimate_noise(stack).to_remove() if told is None else told
+    law = estimate_noise(stack).to_remove() if given is None else given
     wanted = wanted or list(_NOISY_METHODS if law.overall > 0 else _CLEAN_METHODS)
     entries = _run_all(wanted, stack, law, quiet=quiet) + outsiders
     done = [entry for entry in entries if entry.picture is not None]
@@ -156,7 +136,7 @@ def compare(
         },
         "sigma": law.sigma,
         "sigma_counts": law.sigma * (stack.white / 255.0),
-        "sigma_estimated": told is None,
+        "sigma_estimated": given is None,
         "noise": law.facts(),
     }
     with Transaction(overwrite=overwrite) as transaction:
@@ -199,12 +179,13 @@ def _read_external(
     methods: Sequence[str],
     *,
     colour: bool,
-) -> list[_Entry]:
+) -> list[Exhibit]:
     """Read the pictures other programs fused; a bad one is bad input, not a method's failure."""
+    from cofuse.evaluation.pages import Exhibit
     from cofuse.evaluation.scenes import find_picture
     from cofuse.files import read_image
 
-    entries: list[_Entry] = []
+    entries: list[Exhibit] = []
     for text in given:
         name, equals, place = text.partition("=")
         name = name.strip()
@@ -220,7 +201,7 @@ def _read_external(
         picture = read_image(path)
         if picture.shape[:2] != stack.shape[:2] or (colour and picture.shape != stack.shape):
             raise _mismatch(str(path), picture, stack)
-        entries.append(_Entry(name, "external", picture))
+        entries.append(Exhibit(name, "external", picture))
     return entries
 
 
@@ -232,19 +213,21 @@ def _mismatch(label: str, picture: Pixels, stack: Stack) -> CofuseError:
     return CofuseError(f"{label} is {one} but the frames are {other}; sizes and colour must agree")
 
 
-def _run_all(names: Sequence[str], stack: Stack, noise: NoiseLaw, *, quiet: bool) -> list[_Entry]:
+def _run_all(names: Sequence[str], stack: Stack, noise: NoiseLaw, *, quiet: bool) -> list[Exhibit]:
     """Run every method; one that fails says why and does not stop the others."""
+    from cofuse.evaluation.pages import Exhibit
+
     y, x = ((side - min(side, _WARM_UP_SIDE)) // 2 for side in stack.shape[:2])
     window = slice(y, y + _WARM_UP_SIDE), slice(x, x + _WARM_UP_SIDE)
     small = Stack.from_arrays([frame[window].copy() for frame in stack], white=stack.white)
     entries = []
     with progress_bars(quiet=quiet) as progress:
         for count, name in enumerate(names, 1):
-            entry = _Entry(name, "method")
+            entry = Exhibit(name, "method")
             entries.append(entry)
             try:
                 method = _resolve(name)
-                with suppress(Exception):  # what is wrong will be said of the real run
+                with suppress(Exception):  # the real run reports the same error
                     method(small, noise)
                 start = time.perf_counter()
                 entry.picture = method(stack, noise).image
@@ -258,7 +241,7 @@ def _run_all(names: Sequence[str], stack: Stack, noise: NoiseLaw, *, quiet: bool
 
 
 def _score(
-    entries: Sequence[_Entry],
+    entries: Sequence[Exhibit],
     stack: Stack,
     metrics: Sequence[str],
     truth: Pixels | None,
@@ -280,7 +263,7 @@ def _score(
 def _write_pages(
     folder: Path,
     facts: dict[str, Any],
-    entries: Sequence[_Entry],
+    entries: Sequence[Exhibit],
     stack: Stack,
     truth: Pixels | None,
     metrics: Sequence[str],
@@ -291,7 +274,6 @@ def _write_pages(
     from cofuse.evaluation.metrics.scoring import higher_is_better
     from cofuse.evaluation.pages import (
         Column,
-        Exhibit,
         choose_details,
         comparison_page,
         page_file,
@@ -300,18 +282,16 @@ def _write_pages(
     from cofuse.files import write_image, written_whole
 
     taken: set[str] = set()
-    shown: list[Exhibit] = []
+    shown = []
     for entry in [*entries, *_bystanders(stack, truth)]:
-        exhibit = Exhibit(entry.name, entry.kind, failure=entry.failure)
-        if entry.picture is not None:
-            alike = entry.picture.dtype == stack.dtype
-            white = stack.white if alike else white_of_type(entry.picture.dtype)
-            picture = page_picture(entry.picture, white=white)
+        picture = entry.picture
+        if picture is not None:
+            alike = picture.dtype == stack.dtype
+            white = stack.white if alike else white_of_type(picture.dtype)
+            picture = page_picture(picture, white=white)
             entry.file = page_file(entry.name, taken)
             write_image(transaction.place(folder / entry.file), picture)
-            values = entry.scores | ({"seconds": entry.seconds} if entry.seconds else {})
-            exhibit = Exhibit(entry.name, entry.kind, picture, entry.file, values)
-        shown.append(exhibit)
+        shown.append(replace(entry, picture=picture))
     columns = [Column(m, m, higher_is_better(m), score_digits(m)) for m in metrics]
     columns.append(Column("seconds", "seconds", False, score_digits("seconds")))
     details = choose_details([exhibit for exhibit in shown if exhibit.picture is not None])
@@ -346,8 +326,10 @@ def _write_pages(
     }
 
 
-def _bystanders(stack: Stack, truth: Pixels | None) -> list[_Entry]:
+def _bystanders(stack: Stack, truth: Pixels | None) -> list[Exhibit]:
     """Pictures to hold the results against: the first and the last frame, and the truth."""
+    from cofuse.evaluation.pages import Exhibit
+
     last = len(stack) - 1
-    around = [_Entry(f"frame {k + 1}", "frame", stack[k]) for k in (0, last)]
-    return around if truth is None else [*around, _Entry("truth", "truth", truth)]
+    around = [Exhibit(f"frame {k + 1}", "frame", stack[k]) for k in (0, last)]
+    return around if truth is None else [*around, Exhibit("truth", "truth", truth)]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["evaluate", "plain_scores", "score_digits", "score_table", "split_names"]
 
 #: Digits after the point, where they are not four.
-_DIGITS = {"psnr": 2, "q_cv": 1, "gradient_error": 3, "seconds": 2}
+_DIGITS = {"psnr": 2, "gradient_error": 3, "seconds": 2}
 
 
 def evaluate(
@@ -69,7 +69,7 @@ def evaluate(
         Folder of scenes: in each its frames (or a folder stack with them) and, if known, truth.png
         (or .tif, .jpg, ...) and a folder clean with the frames before noise was added.
     metrics
-        Names such as q_mi,q_abf; all for every one. Default: all but the slow q_p.
+        Names such as q_mi,q_abf; by default every metric that has something to compare with.
     white
         Value of white in pictures of more than 8 bits, where it is not the largest possible.
     on_damage
@@ -212,7 +212,7 @@ def _ranks(
 
 
 def _facts(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> dict[str, Any]:
-    """Everything that was found, for machines."""
+    """Scores, means and ranks, as they stand in the JSON report."""
     from cofuse import __version__
     from cofuse.evaluation.metrics.scoring import higher_is_better
 
@@ -235,7 +235,7 @@ def _facts(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> dict[st
 
 
 def plain_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
-    """Put None where JSON has no word: the infinite PSNR of equal pictures, say."""
+    """Replace by None what JSON cannot hold, such as the infinite PSNR of equal pictures."""
     return {name: float(v) if math.isfinite(v) else None for name, v in scores.items()}
 
 

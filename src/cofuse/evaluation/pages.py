@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib import resources
@@ -32,7 +32,7 @@ __all__ = [
 Pixels = NDArray[Any]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Exhibit:
     """One picture of the page, or why it is missing.
 
@@ -43,11 +43,11 @@ class Exhibit:
     kind
         ``"method"``, ``"external"``, ``"frame"`` or ``"truth"``; the first two are in the table.
     picture
-        Pixels of 8 or 16 bits, shape (H, W) or (H, W, 3).
+        Pixels of shape (H, W) or (H, W, 3), for the page of 8 or 16 bits.
     file
         Name of the file beside the page that holds it.
-    values
-        Its row of the table, by `Column.key`.
+    scores, seconds
+        Its row of the table, by `Column.key`, and how long the method took.
     failure
         Why there is no picture.
     """
@@ -55,9 +55,20 @@ class Exhibit:
     name: str
     kind: str
     picture: Pixels | None = None
-    file: str = ""
-    values: Mapping[str, float] = field(default_factory=dict)
+    file: str | None = None
+    scores: dict[str, float] = field(default_factory=dict)
+    seconds: float | None = None
     failure: str | None = None
+
+    @property
+    def values(self) -> dict[str, float]:
+        """Scores and, where they are known, the seconds."""
+        return self.scores | ({} if self.seconds is None else {"seconds": self.seconds})
+
+    @property
+    def link(self) -> str:
+        """The file's name as an attribute of HTML."""
+        return escape(quote(self.file or ""))
 
 
 @dataclass(frozen=True)
@@ -80,9 +91,9 @@ class Detail:
 
 
 def choose_details(exhibits: Sequence[Exhibit], *, count: int = 3) -> list[Detail]:
-    """Find squares worth a closer look: where the methods disagree, and where there is most to see.
+    """Find squares worth a closer look: where the methods disagree, and where detail is strongest.
 
-    What there is to see is told by the truth or, without one, the first method.
+    Detail is that of the truth or, without one, of the first method.
     """
     methods = [e for e in exhibits if e.kind in ("method", "external")]
     truths = [e for e in exhibits if e.kind == "truth"]
@@ -126,15 +137,15 @@ def comparison_page(
     Parameters
     ----------
     title, facts
-        What was fused, and what is to be known of it.
+        Title of the page, and short facts in one line below it.
     columns
         Columns of the table.
     exhibits
-        The pictures, all of one size, in their order; those that failed are told of in the table.
+        The pictures, all of one size, in their order; the table says why others are missing.
     details
         Squares to show magnified.
     note
-        What is to be known of the table.
+        A sentence below the table.
 
     Returns
     -------
@@ -144,7 +155,7 @@ def comparison_page(
     shown = [exhibit for exhibit in exhibits if exhibit.picture is not None]
     height, width = shown[0].picture.shape[:2]  # type: ignore[union-attr]
     chips = "\n".join(
-        f'<button type="button" class="{e.kind}" data-show="{escape(quote(e.file))}" '
+        f'<button type="button" class="{e.kind}" data-show="{e.link}" '
         f'aria-pressed="{str(k == 0).lower()}">{escape(e.name)}</button>'
         for k, e in enumerate(shown)
     )
@@ -188,7 +199,7 @@ def comparison_page(
 </div>
 <div class="stage" tabindex="0"><div class="sheet" data-width="{width}"
 style="max-width:{width * (2 if width < 700 else 1)}px">
-<img id="view" src="{escape(quote(shown[0].file))}" alt="{escape(shown[0].name)}"
+<img id="view" src="{shown[0].link}" alt="{escape(shown[0].name)}"
 width="{width}" height="{height}">{marks}</div></div>
 <p class="hint">Point at a name to peek, click to keep it, ← and → to step through.</p>
 </section>
@@ -220,7 +231,7 @@ def page_file(name: str, taken: set[str]) -> str:
 
 
 def _part(name: str) -> str:
-    """Read a part of the page that is no Python."""
+    """Read the style sheet or the script of the page."""
     return resources.files("cofuse").joinpath("data", "pages", name).read_text("utf-8")
 
 
@@ -254,13 +265,13 @@ def _table(columns: Sequence[Column], exhibits: Sequence[Exhibit]) -> str:
             text = "–" if value is None else _rounded(value, column.digits)
             is_best = value is not None and value == best.get(column.key)
             cells.append(f'<td class="best">{text}</td>' if is_best else f"<td>{text}</td>")
-        lines.append(f'<tr data-show="{escape(quote(exhibit.file))}">{head}{"".join(cells)}</tr>')
+        lines.append(f'<tr data-show="{exhibit.link}">{head}{"".join(cells)}</tr>')
     lines.append("</tbody></table></div>")
     return "\n".join(lines)
 
 
 def _rounded(value: float, digits: int) -> str:
-    """Round to so many digits, but never a small value to nothing."""
+    """Round to a number of digits, but never a small value to zero."""
     least = 10.0**-digits
     return f"&lt;{least:.{digits}f}" if 0 < value < least / 2 else f"{value:.{digits}f}"
 
@@ -273,7 +284,7 @@ def _detail(number: int, detail: Detail, exhibits: Sequence[Exhibit]) -> str:
         assert exhibit.picture is not None
         name = escape(exhibit.name)
         cards.append(
-            f'<figure class="{exhibit.kind}" data-show="{escape(quote(exhibit.file))}">'
+            f'<figure class="{exhibit.kind}" data-show="{exhibit.link}">'
             f'<img src="{_embedded(exhibit.picture[window])}" alt="detail {number} of {name}">'
             f"<figcaption>{name}</figcaption></figure>"
         )

@@ -1,40 +1,48 @@
 """Denoisers of one grey plane, to run before or after a fusion that knows nothing of noise.
 
 Each is ``(levels, sigma) -> levels``: float32 grey levels (white at 255) of shape (H, W), white
-Gaussian noise of standard deviation ``sigma`` grey levels. `denoise_picture` takes them to RGB.
+Gaussian noise of standard deviation ``sigma`` grey levels. `denoise_picture` takes them to RGB,
+`denoise_then` and `then_denoise` put one before or after a method.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.arguments import check_sigma
 from cofuse.errors import CofuseError
-from cofuse.evaluation.baselines.arguments import import_extra
-from cofuse.images import Levels, from_opponent, to_opponent
+from cofuse.images import Fusion, Levels, Stack, from_opponent, to_opponent
 from cofuse.progress import SolverTrace
 
 __all__ = [
     "DENOISERS",
-    "TV_TOLERANCE",
+    "Method",
     "PlaneDenoiser",
     "denoise_bm3d",
     "denoise_nlm",
     "denoise_picture",
+    "denoise_then",
     "denoise_tv",
+    "import_extra",
     "solve_tv",
+    "then_denoise",
 ]
 
 PlaneDenoiser = Callable[[Levels, float], Levels]
+#: ``(stack, *, sigma=0.0, …) -> Fusion``
+Method = Callable[..., Fusion]
 
 #: The weight of the total variation is ``_TV_SCALE · σ ** _TV_POWER``. Chosen on twelve pictures of
 #: the training set, where σ = 5, 10, 15, 25 want weights of 0.43, 0.56, 0.65, 0.77 σ.
 _TV_SCALE, _TV_POWER = 0.26, 4 / 3
-#: Default of `solve_tv`: certified root-mean-square distance from the exact minimiser, in levels.
-TV_TOLERANCE = 0.25
+#: Certified root-mean-square distance from the exact minimiser, in grey levels.
+_TV_TOLERANCE = 0.25
 _TV_MOST_ITERATIONS = 2000
 _TV_LOOK_EVERY = 10  # iterations between two evaluations of the duality gap
 
@@ -60,7 +68,7 @@ def denoise_tv(levels: Levels, sigma: float) -> Levels:
 
 
 def solve_tv(
-    levels: Levels, weight: float, *, tolerance: float = TV_TOLERANCE
+    levels: Levels, weight: float, *, tolerance: float = _TV_TOLERANCE
 ) -> tuple[Levels, SolverTrace]:
     r"""Minimise ``½‖x − y‖² + weight · TV(x)`` by the fast gradient projection method [1]_.
 
@@ -74,10 +82,7 @@ def solve_tv(
     root-mean-square error of at most ``tolerance`` grey levels. In float32 an error
     below about ``0.001 · weight`` cannot be proven; 2000 iterations are the most it tries.
 
-    Returns
-    -------
-    x, trace
-        The solution and, in ``trace.history["error bound"]``, that proven error.
+    Returns the solution and, in ``trace.history["error bound"]``, that proven error.
 
     References
     ----------
@@ -142,8 +147,6 @@ def denoise_nlm(levels: Levels, sigma: float) -> Levels:
 def denoise_bm3d(levels: Levels, sigma: float) -> Levels:
     """Block matching and 3-D filtering [1]_, by its authors' package, with its defaults.
 
-    Notes
-    -----
     The package (extra ``bench``) is licensed for non-commercial use only. It runs in threads whose
     order is not fixed: two runs may differ by some thousandths of a grey level.
 
@@ -166,12 +169,7 @@ def denoise_bm3d(levels: Levels, sigma: float) -> Levels:
     return np.asarray(clean * 255.0, dtype=np.float32).reshape(padded.shape)[:height, :width]
 
 
-#: The denoisers by the name they have in `resolve_method`.
-DENOISERS: dict[str, PlaneDenoiser] = {
-    "tv": denoise_tv,
-    "nlm": denoise_nlm,
-    "bm3d": denoise_bm3d,
-}
+DENOISERS: dict[str, PlaneDenoiser] = {"tv": denoise_tv, "nlm": denoise_nlm, "bm3d": denoise_bm3d}
 
 
 def denoise_picture(levels: Levels, sigma: float, denoiser: PlaneDenoiser) -> Levels:
@@ -179,6 +177,57 @@ def denoise_picture(levels: Levels, sigma: float, denoiser: PlaneDenoiser) -> Le
     planes = np.moveaxis(to_opponent(levels), -1, 0)
     clean = [denoiser(np.ascontiguousarray(plane), sigma) for plane in planes]
     return from_opponent(np.stack(clean, axis=-1))
+
+
+def denoise_then(method: Method, denoiser: PlaneDenoiser) -> Method:
+    """Make the method that denoises every frame and then fuses them as if they were clean.
+
+    The denoised frames are float32 grey levels, rounded to the type of the stack only once, in
+    the end. They are all kept, since a method may read a frame more than once. With ``sigma`` 0
+    the result is the method's own.
+    """
+
+    def fuse(stack: Stack, *, sigma: float = 0.0) -> Fusion:
+        check_sigma(sigma)
+        if sigma == 0:
+            return method(stack)
+        frames = [denoise_picture(stack.to_levels(frame), sigma, denoiser) for frame in stack]
+        fusion = method(Stack.from_arrays(frames, white=255.0, names=stack.names))
+        return replace(fusion, image=stack.from_levels(fusion.image), sigma=sigma)
+
+    return fuse
+
+
+def then_denoise(method: Method, denoiser: PlaneDenoiser) -> Method:
+    """Make the method that fuses the noisy frames and denoises the result.
+
+    The denoiser is given ``sigma``, the noise of one frame. That is right where pixels are copied;
+    methods that average leave less, methods that pick the largest detail more, neither of it
+    white. With ``sigma`` 0 the result is the method's own.
+    """
+
+    def fuse(stack: Stack, *, sigma: float = 0.0) -> Fusion:
+        check_sigma(sigma)
+        if sigma == 0:
+            return method(stack)
+        # In grey levels, so that the fused picture is not rounded before it is denoised.
+        readers = [lambda k=k: stack.to_levels(stack[k]) for k in range(len(stack))]
+        fusion = method(Stack(readers, white=255.0, names=stack.names))
+        clean = denoise_picture(fusion.image, sigma, denoiser)
+        return replace(fusion, image=stack.from_levels(clean), sigma=sigma)
+
+    return fuse
+
+
+def import_extra(module: str, *, package: str, purpose: str) -> ModuleType:
+    """Import a package that only the extra ``bench`` installs, or say how to get it."""
+    try:
+        return import_module(module)
+    except ImportError as missing:
+        raise CofuseError(
+            f"{purpose} needs the package {package}, which is not installed; "
+            "install it with: pip install 'cofuse[bench]'"
+        ) from missing
 
 
 def _differences(x: Levels, out: NDArray[np.float32]) -> None:

@@ -13,19 +13,18 @@ the residual is known exactly, and the coefficients take one substitution at the
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
+from cofuse.images.threads import processors
 
-__all__ = ["approximate", "batch_omp", "finite_matrix", "jit"]
+__all__ = ["approximate", "batch_omp", "finite_matrix"]
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
@@ -37,17 +36,13 @@ _LEAST_DISTANCE = 1e-3
 
 # No loop compiled by it both stores and sums up. Such a loop sums in another order when its arrays
 # happen to lie side by side in memory, and the same call would not always give the same bits.
-jit: Callable[..., Any] = njit(
+_jit: Callable[..., Any] = njit(
     nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz", "nnan"}
 )
 
 
 def batch_omp(
-    signals: Array,
-    dictionary: Array,
-    *,
-    tolerance: ArrayLike | None = None,
-    max_atoms: int | None = None,
+    signals: Array, dictionary: Array, *, tolerance: float = 0.0, max_atoms: int | None = None
 ) -> Any:
     r"""Code every column of ``signals`` with few atoms of ``dictionary``.
 
@@ -63,105 +58,68 @@ def batch_omp(
     dictionary
         Atoms of unit length, shape (m, atoms).
     tolerance
-        ε, the length of residual at which to stop: one number, or one a column.
+        ε, the length of residual at which to stop.
     max_atoms
         T, the most atoms a column may use; at most m, which is also the default.
 
     Returns
     -------
     scipy.sparse.csc_array
-        Coefficients of shape (atoms, N), float32: memory grows with the atoms used, not with N
-        times the size of the dictionary.
+        Coefficients of shape (atoms, N), float32.
     """
     from scipy.sparse import csc_array
 
-    task = _Task.of(signals, dictionary, tolerance, max_atoms)
-
-    def work(columns: Floats, limits: Floats) -> tuple[Array, Array, Array]:
-        chosen = np.empty((len(columns), task.most), np.int32)
-        values = np.empty((len(columns), task.most), np.float32)
-        counts = np.empty(len(columns), np.int64)
-        _code(columns, task.dictionary, task.gram, limits, chosen, values, counts)
-        used = np.arange(task.most) < counts[:, None]
-        return chosen[used], values[used], counts
-
-    parts = task.run(work) or [(np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0, int))]
-    indices, data, counts = (np.concatenate(part) for part in zip(*parts, strict=True))
+    chosen, values, counts, _ = _code_all(signals, dictionary, tolerance, max_atoms)
+    used = np.arange(chosen.shape[1]) < counts[:, None]
     ends = np.concatenate([[0], np.cumsum(counts)])
-    codes = csc_array((data, indices, ends), shape=(task.dictionary.shape[1], signals.shape[1]))
+    shape = dictionary.shape[1], signals.shape[1]
+    codes = csc_array((values[used], chosen[used], ends), shape=shape)
     codes.sort_indices()
     return codes
 
 
 def approximate(
-    signals: Array,
-    dictionary: Array,
-    *,
-    tolerance: ArrayLike | None = None,
-    max_atoms: int | None = None,
+    signals: Array, dictionary: Array, *, tolerance: float = 0.0, max_atoms: int | None = None
 ) -> tuple[Floats, Floats]:
     """Code like `batch_omp`, but return ``Dγ``, shape (m, N), and every column's ``‖γ‖₁``."""
-    task = _Task.of(signals, dictionary, tolerance, max_atoms)
-
-    def work(columns: Floats, limits: Floats) -> tuple[Floats, Floats]:
-        fitted = np.empty_like(columns)
-        norms = np.empty(len(columns), np.float32)
-        _approximate(columns, task.dictionary, task.gram, limits, task.most, fitted, norms)
-        return fitted, norms
-
-    parts = task.run(work) or [(np.empty((0, len(signals)), np.float32), np.empty(0, np.float32))]
-    fitted, norms = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return fitted.T, norms
+    _, values, _, fitted = _code_all(signals, dictionary, tolerance, max_atoms)
+    return fitted.T, np.abs(values).sum(axis=1)
 
 
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """Checked arguments of a pursuit, ready to be worked through in chunks."""
+def _code_all(
+    signals: Array, dictionary: Array, tolerance: float, max_atoms: int | None
+) -> tuple[Array, Floats, Array, Floats]:
+    """Atoms, coefficients and their number for every signal, and its approximation, in rows."""
+    signals = finite_matrix(signals, "signals")
+    atoms = np.ascontiguousarray(finite_matrix(dictionary, "the dictionary"))
+    if len(signals) != len(atoms):
+        raise CofuseError(
+            f"signals of {len(signals)} numbers cannot be coded with atoms of {len(atoms)}"
+        )
+    if np.abs(np.linalg.norm(atoms, axis=0) - 1.0).max(initial=0.0) > 1e-3:
+        raise CofuseError("the dictionary has atoms that are not of unit length; scale them")
+    if not tolerance >= 0:
+        raise CofuseError(f"tolerance is {tolerance}; expected a number that is not negative")
+    if max_atoms is not None and max_atoms < 1:
+        raise CofuseError(f"max_atoms is {max_atoms}; expected 1 or more")
+    most = min(*atoms.shape, max_atoms or len(atoms))
+    # The Gram matrix is rounded once, from double: P inherits what error it has.
+    gram = (atoms.T.astype(np.float64) @ atoms.astype(np.float64)).astype(np.float32)
+    count = signals.shape[1]
+    chosen = np.zeros((count, most), np.int32)
+    values = np.zeros((count, most), np.float32)
+    counts = np.zeros(count, np.int64)
+    fitted = np.empty((count, len(atoms)), np.float32)
 
-    signals: Array
-    dictionary: Floats
-    gram: Floats
-    limits: Floats
-    most: int
+    def code(start: int) -> None:
+        part = slice(start, start + _CHUNK)
+        rows = np.ascontiguousarray(signals[:, part].T)
+        limit = np.float32(tolerance)
+        _code(rows, atoms, gram, limit, chosen[part], values[part], counts[part], fitted[part])
 
-    @classmethod
-    def of(
-        cls, signals: Array, dictionary: Array, tolerance: ArrayLike | None, max_atoms: int | None
-    ) -> _Task:
-        """Refuse what cannot be coded."""
-        signals = finite_matrix(signals, "signals")
-        atoms = finite_matrix(dictionary, "the dictionary")
-        if len(signals) != len(atoms):
-            raise CofuseError(
-                f"signals of {len(signals)} numbers cannot be coded with atoms of {len(atoms)}"
-            )
-        if np.abs(np.linalg.norm(atoms, axis=0) - 1.0).max(initial=0.0) > 1e-3:
-            raise CofuseError("the dictionary has atoms that are not of unit length; scale them")
-        limits = np.asarray(0.0 if tolerance is None else tolerance, np.float32)
-        if limits.shape not in ((), (signals.shape[1],)) or not (limits >= 0).all():
-            raise CofuseError(
-                f"tolerance of shape {limits.shape} for {signals.shape[1]} signals; expected one "
-                "number, or one a signal, none of them negative"
-            )
-        if max_atoms is not None and max_atoms < 1:
-            raise CofuseError(f"max_atoms is {max_atoms}; expected 1 or more")
-        most = min(*atoms.shape, max_atoms or len(atoms))
-        # The Gram matrix is rounded once, from double: P inherits what error it has.
-        gram = (atoms.T.astype(np.float64) @ atoms.astype(np.float64)).astype(np.float32)
-        limits = np.broadcast_to(limits, signals.shape[1])
-        return cls(signals, np.ascontiguousarray(atoms), gram, limits, most)
-
-    def run(self, work: Callable[[Floats, Floats], Any]) -> list[Any]:
-        """Do ``work(signals in rows, limits)`` on chunks, one a thread, results in order."""
-        edges = range(0, self.signals.shape[1], _CHUNK)
-        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
-
-        def chunk(start: int) -> Any:
-            part = slice(start, start + _CHUNK)
-            return work(np.ascontiguousarray(self.signals[:, part].T), self.limits[part].copy())
-
-        with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
-            return list(pool.map(chunk, edges))
+    with ThreadPoolExecutor(processors()) as pool:
+        list(pool.map(code, range(0, count, _CHUNK)))
+    return chosen, values, counts, fitted
 
 
 def finite_matrix(matrix: Array, name: str) -> Floats:
@@ -172,7 +130,7 @@ def finite_matrix(matrix: Array, name: str) -> Floats:
     return result
 
 
-@jit
+@_jit
 def _pursue(x, dictionary, gram, limit, state):  # type: ignore[no-untyped-def]
     """Choose atoms for one signal; fills the state and returns their number."""
     basis, products, factor, residual, direction, correlation, lengths, chosen = state
@@ -236,7 +194,7 @@ def _pursue(x, dictionary, gram, limit, state):  # type: ignore[no-untyped-def]
     return count
 
 
-@jit
+@_jit
 def _project(products, weights, count, start, inverse):  # type: ignore[no-untyped-def]
     """products[count] = (start − Σ_j weights_j · products_j) · inverse, four rows at a time."""
     target = products[count]
@@ -258,7 +216,7 @@ def _project(products, weights, count, start, inverse):  # type: ignore[no-untyp
         target[a] *= inverse
 
 
-@jit
+@_jit
 def _solve(factor, lengths, count, values):  # type: ignore[no-untyped-def]
     """Solve Lᵀ·values = lengths by back substitution."""
     for i in range(count - 1, -1, -1):
@@ -268,10 +226,12 @@ def _solve(factor, lengths, count, values):  # type: ignore[no-untyped-def]
         values[i] = value / factor[i, i]
 
 
-@jit
-def _new_state(m, atoms, most):  # type: ignore[no-untyped-def]
-    """Room for one signal's pursuit, used again for the next."""
-    return (
+@_jit
+def _code(signals, dictionary, gram, limit, chosen, values, counts, fitted):  # type: ignore[no-untyped-def]
+    """Atoms, coefficients, their number and the approximation of every row of ``signals``."""
+    m, atoms = dictionary.shape
+    most = chosen.shape[1]
+    state = (
         np.zeros((most, m), np.float32),
         np.zeros((most, atoms), np.float32),
         np.zeros((most, most), np.float32),
@@ -281,30 +241,10 @@ def _new_state(m, atoms, most):  # type: ignore[no-untyped-def]
         np.zeros(most, np.float32),
         np.zeros(most, np.int32),
     )
-
-
-@jit
-def _code(signals, dictionary, gram, limits, chosen, values, counts):  # type: ignore[no-untyped-def]
-    """Atoms and coefficients of every row of ``signals``."""
-    state = _new_state(dictionary.shape[0], dictionary.shape[1], chosen.shape[1])
     for n in range(signals.shape[0]):
-        count = _pursue(signals[n], dictionary, gram, limits[n], state)
+        count = _pursue(signals[n], dictionary, gram, limit, state)
         _solve(state[2], state[6], count, values[n])
         chosen[n, :count] = state[7][:count]
         counts[n] = count
-
-
-@jit
-def _approximate(signals, dictionary, gram, limits, most, fitted, norms):  # type: ignore[no-untyped-def]
-    """Approximation and ℓ₁ norm of the coefficients of every row of ``signals``."""
-    state = _new_state(dictionary.shape[0], dictionary.shape[1], most)
-    values = np.zeros(most, np.float32)
-    for n in range(signals.shape[0]):
-        count = _pursue(signals[n], dictionary, gram, limits[n], state)
-        _solve(state[2], state[6], count, values)
-        norm = np.float32(0)
-        for j in range(count):
-            norm += abs(values[j])
-        norms[n] = norm
-        for i in range(signals.shape[1]):
+        for i in range(m):
             fitted[n, i] = signals[n, i] - state[3][i]

@@ -9,8 +9,8 @@ picture on the way.
 
 What the paper leaves open, and what we do:
 
-- *Residual at σ = 0.* A length of 0.1 grey levels a patch, the value in circulation for 8-bit
-  pictures: the chosen patch is represented all but exactly.
+- *Residual at σ = 0.* A length of 0.1 grey levels a patch, the usual value for 8-bit pictures: the
+  chosen patch is represented all but exactly.
 - *Colour.* The luminance decides; then the three channels of the chosen patch are coded one by one.
 - *More than two frames.* The largest norm of all; a tie goes to the earliest frame.
 - *Borders.* With a stride, the last row and column of patches that fit are always taken.
@@ -18,28 +18,19 @@ What the paper leaves open, and what we do:
 
 from __future__ import annotations
 
-import json
-import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cofuse.arguments import check_sigma
 from cofuse.errors import CofuseError
 from cofuse.images import LUMINANCE_WEIGHTS, Fusion, Levels, Stack, luminance
 from cofuse.operators.patches import add_patches, patch_positions, take_patches
-from cofuse.progress import Progress, ProgressCallback, silent
 
-__all__ = [
-    "SHIPPED_PATCH_SIZES",
-    "fuse_sr_ksvd",
-    "learn_shipped_dictionaries",
-    "load_dictionary",
-]
+__all__ = ["SHIPPED_PATCH_SIZES", "fuse_sr_ksvd", "load_dictionary"]
 
 #: Sides of the patches for which a learned dictionary comes with the package.
 SHIPPED_PATCH_SIZES = (5, 6, 7, 8, 9)
@@ -47,27 +38,16 @@ SHIPPED_PATCH_SIZES = (5, 6, 7, 8, 9)
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
 
-_FORMAT = "cofuse-dictionary"
-_FORMAT_VERSION = 1
 #: Patches in memory at a time; taller pictures are coded in bands, each reading the frames anew.
 _BAND_BYTES = 256 << 20
-#: How the shipped dictionaries are learned. Patches of less contrast (standard deviation in grey
-#: levels) are left out: what is flat needs no atom.
-_LEARNING = {"atoms": 256, "sparsity": 6, "rounds": 50, "seed": 0}
-_TRAINING_PATCHES = 50_000
-_LEAST_CONTRAST = 2.0
+#: Length of the residual of a noise-free patch, in grey levels.
+_TOLERANCE = 0.1
+#: How far above the noise's expected length the pursuit stops.
+_NOISE_GAIN = 1.15
 
 
 def fuse_sr_ksvd(
-    stack: Stack,
-    *,
-    sigma: float = 0.0,
-    patch_size: int = 7,
-    stride: int = 1,
-    dictionary: Array | None = None,
-    tolerance: float = 0.1,
-    noise_gain: float = 1.15,
-    progress: ProgressCallback = silent,
+    stack: Stack, *, sigma: float = 0.0, patch_size: int = 7, stride: int = 1
 ) -> Fusion:
     r"""Fuse a stack by the max-ℓ₁ rule on sparse coefficients.
 
@@ -75,8 +55,8 @@ def fuse_sr_ksvd(
               \|x_k - \bar x_k - D\gamma\|_2 \le \varepsilon, \qquad
               k^* = \arg\max_k \|\gamma_k\|_1, \qquad \hat x = D\gamma_{k^*} + \bar x_{k^*}
 
-    with ε = ``tolerance`` or, if that is larger, C σ √m with C = ``noise_gain`` and m the pixels
-    of a patch (for the luminance of colour frames, the σ that its weights leave).
+    with ε = 0.1 or, if that is larger, 1.15 σ √m with m the pixels of a patch (for the luminance
+    of colour frames, the σ that its weights leave).
 
     Parameters
     ----------
@@ -86,14 +66,6 @@ def fuse_sr_ksvd(
         Noise level in 8-bit grey levels.
     patch_size, stride
         Side n of the patches and the step between them, in pixels.
-    dictionary
-        Atoms of unit length, shape (n², atoms); default the shipped one for this patch size.
-    tolerance
-        Length of the residual of a noise-free patch, in grey levels.
-    noise_gain
-        C, how far above the noise's expected length the pursuit stops.
-    progress
-        Told of every band of patch rows that is done; smaller pictures are a single band.
 
     Returns
     -------
@@ -101,23 +73,17 @@ def fuse_sr_ksvd(
         Its ``source_map`` names, for every pixel, the frame chosen by the patch whose centre is
         nearest.
     """
-    began = time.perf_counter()
     n = patch_size
-    for name, value in (("sigma", sigma), ("tolerance", tolerance), ("noise_gain", noise_gain)):
-        if not (np.isfinite(value) and value >= 0):
-            raise CofuseError(f"{name} is {value}; expected a number from 0 up")
-    atoms = load_dictionary(n) if dictionary is None else np.asarray(dictionary, np.float32)
-    if atoms.ndim != 2 or len(atoms) != n * n:
-        raise CofuseError(
-            f"the dictionary has shape {atoms.shape}; patches of {n}x{n} need {n * n} rows"
-        )
+    check_sigma(sigma)
+    atoms = load_dictionary(n)
     if min(stack.height, stack.width) < n:
         raise CofuseError(
             f"the frames are {stack.width}x{stack.height} px, smaller than a patch of {n}x{n}"
         )
     ys, xs = patch_positions(stack.shape, n, stride)
     channels = 3 if stack.is_colour else 1
-    limits = [max(tolerance, noise_gain * s * n) for s in (sigma, sigma * _luminance_gain(stack))]
+    luminance_gain = float(np.linalg.norm(LUMINANCE_WEIGHTS)) if stack.is_colour else 1.0
+    limits = [max(_TOLERANCE, _NOISE_GAIN * s * n) for s in (sigma, sigma * luminance_gain)]
     choice = np.zeros((len(ys), len(xs)), np.min_scalar_type(len(stack) - 1))
     total = np.zeros((channels + 1, stack.height, stack.width), np.float32)
     band = max(1, _BAND_BYTES // (4 * n * n * len(xs) * (1 + 2 * channels)))
@@ -128,15 +94,9 @@ def fuse_sr_ksvd(
         ones = np.broadcast_to(np.float32(1), patches[0].shape)
         for plane, rows in zip(total, (*patches, ones), strict=True):
             plane += add_patches(rows.T, plane.shape, positions)
-        progress(Progress("fuse", min(top + band, len(ys)), len(ys)))
     levels = np.moveaxis(total[:-1] / total[-1], 0, -1).reshape(stack.shape)
     near = np.ix_(_nearest(ys, n, stack.height), _nearest(xs, n, stack.width))
-    return Fusion(
-        image=stack.from_levels(levels),
-        source_map=choice[near],
-        sigma=float(sigma),
-        seconds={"fuse": time.perf_counter() - began},
-    )
+    return Fusion(stack.from_levels(levels), source_map=choice[near], sigma=float(sigma))
 
 
 def load_dictionary(patch_size: int) -> Floats:
@@ -144,44 +104,11 @@ def load_dictionary(patch_size: int) -> Floats:
     if patch_size not in SHIPPED_PATCH_SIZES:
         raise CofuseError(
             f"no dictionary is shipped for patches of {patch_size}x{patch_size}; expected a side "
-            f"of {', '.join(map(str, SHIPPED_PATCH_SIZES))}, or pass a dictionary"
+            f"of {', '.join(map(str, SHIPPED_PATCH_SIZES))}"
         )
     shipped = resources.files("cofuse").joinpath("data", "dictionaries", f"ksvd-{patch_size}.npz")
     with resources.as_file(shipped) as path, np.load(path, allow_pickle=False) as archive:
         return np.asarray(archive["dictionary"], np.float32)
-
-
-def learn_shipped_dictionaries(
-    folder: Path, out: Path, *, sizes: Sequence[int] = SHIPPED_PATCH_SIZES
-) -> None:
-    """Learn the dictionaries of the package from the PNG pictures in ``folder``.
-
-    The files ``ksvd-5.npz`` … in ``out`` hold the atoms and, as a JSON text, how they came about.
-    ``python -m cofuse.evaluation.baselines.sr_ksvd FOLDER OUT`` does the same.
-    """
-    import cv2
-
-    from cofuse import __version__
-    from cofuse.evaluation.baselines.ksvd import learn_dictionary
-
-    paths = sorted(Path(folder).glob("*.png"))
-    if not paths:
-        raise CofuseError(f"there are no PNG pictures in {folder}")
-    pictures = [np.asarray(cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)) for path in paths]
-    for n in sizes:
-        patches = _training_patches(pictures, n)
-        learned = learn_dictionary(patches, **_LEARNING)  # type: ignore[arg-type]
-        provenance = {
-            "learned_by": f"cofuse {__version__}, K-SVD",
-            "pictures": f"{len(paths)} grey pictures, {paths[0].name} to {paths[-1].name}",
-            "patches": patches.shape[1],
-            "least_contrast": _LEAST_CONTRAST,
-            **_LEARNING,
-            "rms_error": round(learned.trace.last("rms_error"), 4),
-            "stopped": learned.trace.reason,
-        }
-        Path(out).mkdir(parents=True, exist_ok=True)
-        _write_dictionary(Path(out) / f"ksvd-{n}.npz", learned.dictionary, provenance)
 
 
 def _choose(
@@ -216,44 +143,7 @@ def _choose(
     return kept, choice
 
 
-def _luminance_gain(stack: Stack) -> float:
-    """Noise of the luminance for unit noise in every channel."""
-    return float(np.linalg.norm(LUMINANCE_WEIGHTS)) if stack.is_colour else 1.0
-
-
 def _nearest(starts: Array, n: int, length: int) -> Array:
     """For every pixel of a side, the patch whose centre is nearest (of two, the first)."""
     centres = starts + (n - 1) / 2
     return np.searchsorted((centres[:-1] + centres[1:]) / 2, np.arange(length))
-
-
-def _training_patches(pictures: Sequence[Array], n: int) -> Floats:
-    """Draw mean-free patches (m, N), equally many from each picture, flat ones left out."""
-    rng = np.random.default_rng(_LEARNING["seed"])
-    drawn = []
-    for picture in pictures:
-        windows = np.lib.stride_tricks.sliding_window_view(picture, (n, n))
-        count = -(-_TRAINING_PATCHES // len(pictures))
-        y, x = (rng.integers(side, size=4 * count) for side in windows.shape[:2])
-        patches = windows[y, x].reshape(-1, n * n).astype(np.float32)
-        drawn.append(patches[patches.std(axis=1) >= _LEAST_CONTRAST][:count])
-    chosen = np.concatenate(drawn)
-    return np.ascontiguousarray((chosen - chosen.mean(axis=1, keepdims=True)).T)
-
-
-def _write_dictionary(path: Path, dictionary: Floats, provenance: Mapping[str, Any]) -> None:
-    """Write one dictionary to one file: an array and a JSON text, no pickle."""
-    header = {
-        "format": _FORMAT,
-        "version": _FORMAT_VERSION,
-        "name": path.stem,
-        "provenance": dict(provenance),
-    }
-    with path.open("wb") as file:
-        np.savez(file, header=np.array(json.dumps(header, sort_keys=True)), dictionary=dictionary)
-
-
-if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("usage: python -m cofuse.evaluation.baselines.sr_ksvd FOLDER OUT")
-    learn_shipped_dictionaries(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,8 +1,9 @@
-"""What every metric asks of its pictures, and the grey they are scored in."""
+"""What the metrics share: checks of their pictures, the grey they are scored in, small filters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,21 @@ from numpy.typing import ArrayLike, NDArray
 from cofuse.errors import CofuseError
 from cofuse.images import LUMINANCE_WEIGHTS
 
-__all__ = ["check_pair", "check_sources", "row_bands", "stretch", "to_grey"]
+__all__ = [
+    "Pixels",
+    "Values",
+    "against_sources",
+    "check_pair",
+    "gaussian_window",
+    "mean_inside",
+    "row_bands",
+    "stretch",
+    "to_grey",
+    "window_bands",
+]
 
 Pixels = NDArray[Any]
+Values = NDArray[np.float64]
 
 #: Pixels of one band: its float64 temporaries stay inside a processor's second-level cache.
 _BAND_PIXELS = 1 << 15
@@ -28,18 +41,8 @@ def to_grey(rgb: ArrayLike) -> Pixels:
     .. math:: Y = \lfloor 0.298936\,R + 0.587043\,G + 0.114021\,B + \tfrac12 \rfloor
 
     with the ITU-R BT.601 weights to fifteen digits, which gives the grey of MATLAB's ``rgb2gray``
-    bit for bit.
-
-    Parameters
-    ----------
-    rgb
-        Shape (H, W, 3), uint8, or float on the 0-255 scale (values outside it are clipped). A
-        picture that is grey already, shape (H, W), is returned as it is.
-
-    Returns
-    -------
-    ndarray
-        Grey picture of shape (H, W), uint8.
+    bit for bit. Input: shape (H, W, 3), uint8, or float on the 0-255 scale (clipped to it). A
+    picture of shape (H, W) is returned as it is.
     """
     picture = np.asarray(rgb)
     if picture.ndim == 2:
@@ -72,32 +75,39 @@ def stretch(picture: Pixels) -> NDArray[np.uint8]:
     return stretched
 
 
-def check_sources(
-    sources: Sequence[ArrayLike], fused: ArrayLike
-) -> tuple[tuple[Pixels, ...], Pixels]:
-    """Refuse what cannot be scored without truth; return the sources and the fused picture.
+def against_sources(
+    metric: Callable[[Sequence[Pixels], Pixels], float],
+) -> Callable[[Sequence[ArrayLike], ArrayLike], float]:
+    """Give a metric of sources and fused picture its checks.
 
-    Expected are at least two grey sources and one fused picture, all of one shape (H, W), uint8
-    or float on the 0-255 scale, without NaN.
+    Accepted are at least two grey sources and one fused picture, all of one shape (H, W), uint8
+    or float on the 0-255 scale, without NaN. The metric gets them as arrays.
     """
-    frames = tuple(np.asarray(source) for source in sources)
-    if len(frames) < 2:
-        raise CofuseError(f"{len(frames)} source was given; a fusion metric compares at least two")
-    picture = np.asarray(fused)
-    names = [f"source {k + 1}" for k in range(len(frames))] + ["the fused picture"]
-    for array, name in zip((*frames, picture), names, strict=True):
-        if array.ndim != 2:
+
+    @wraps(metric)
+    def checked(sources: Sequence[ArrayLike], fused: ArrayLike) -> float:
+        frames = [np.asarray(source) for source in sources]
+        if len(frames) < 2:
             raise CofuseError(
-                f"{name} has shape {array.shape}; expected grey (height, width): "
-                "convert colour with cofuse.evaluation.metrics.to_grey"
+                f"{len(frames)} source was given; a fusion metric compares at least two"
             )
-        _check_values(array, name, _GREY_DTYPES)
-        if array.shape != picture.shape:
-            raise CofuseError(
-                f"{name} has shape {array.shape} but the fused picture {picture.shape}; "
-                "all pictures must agree"
-            )
-    return frames, picture
+        picture = np.asarray(fused)
+        names = [f"source {k + 1}" for k in range(len(frames))] + ["the fused picture"]
+        for array, name in zip((*frames, picture), names, strict=True):
+            if array.ndim != 2:
+                raise CofuseError(
+                    f"{name} has shape {array.shape}; expected grey (height, width): "
+                    "convert colour with cofuse.evaluation.metrics.to_grey"
+                )
+            _check_values(array, name, _GREY_DTYPES)
+            if array.shape != picture.shape:
+                raise CofuseError(
+                    f"{name} has shape {array.shape} but the fused picture {picture.shape}; "
+                    "all pictures must agree"
+                )
+        return metric(frames, picture)
+
+    return checked
 
 
 def check_pair(image: ArrayLike, truth: ArrayLike, white: float) -> tuple[Pixels, Pixels]:
@@ -127,6 +137,34 @@ def row_bands(shape: tuple[int, ...]) -> Iterator[slice]:
     rows = max(1, _BAND_PIXELS // width)
     for top in range(0, height, rows):
         yield slice(top, min(top + rows, height))
+
+
+def window_bands(shape: tuple[int, ...], side: int) -> Iterator[slice]:
+    """Cut the rows into bands, overlapping so that every window lies in exactly one of them."""
+    height, width = shape[:2]
+    if min(height, width) < side:
+        raise CofuseError(
+            f"the pictures are {width}x{height}; this metric needs at least {side}x{side} pixels"
+        )
+    for band in row_bands((height - side + 1, width)):
+        yield slice(band.start, band.stop + side - 1)
+
+
+def gaussian_window(radius: int, sigma: float) -> Values:
+    """One side of a separable Gaussian window, with 2·radius + 1 weights that sum to 1."""
+    offsets = np.arange(-radius, radius + 1)
+    window = np.exp(-(offsets**2) / (2.0 * sigma**2))
+    return np.asarray(window / window.sum())
+
+
+def mean_inside(values: Values, window: Values) -> Values:
+    """Weighted mean under every position of a separable window wholly inside the picture."""
+    import cv2
+
+    height, width = (side - window.size + 1 for side in values.shape)
+    # Anchored at its first weight, the window's valid positions are the top left ones.
+    means = cv2.sepFilter2D(values, cv2.CV_64F, window, window, anchor=(0, 0))
+    return np.asarray(means, dtype=np.float64)[:height, :width]
 
 
 def _check_values(array: Pixels, name: str, dtypes: Sequence[type]) -> None:

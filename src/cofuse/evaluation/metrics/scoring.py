@@ -1,7 +1,7 @@
-"""Many metrics at once: which to run, on pictures of any depth, and who is best by them.
+"""Many metrics at once: which to run, on pictures of any bit depth, and ranks by them.
 
-The metrics against the sources are defined on 8-bit grey pictures; here pictures of other depths
-are brought to that, each by its own white. The metrics with truth see the picture itself.
+The metrics against the sources are defined on 8-bit grey pictures: pictures of other depths are
+brought to that, each by its own white. The metrics with truth see the picture itself.
 """
 
 from __future__ import annotations
@@ -33,9 +33,6 @@ Pixels = NDArray[Any]
 #: Ending of the score against the clean sources, where it stands beside the one against the noisy.
 CLEAN = "_clean"
 
-#: Metrics that take seconds for a small picture; they run only when they are asked for.
-_SLOW = ("q_p",)
-
 
 def choose_metrics(wanted: Sequence[str], *, sources: bool, truth: bool) -> tuple[str, ...]:
     """Settle which metrics to run.
@@ -43,7 +40,7 @@ def choose_metrics(wanted: Sequence[str], *, sources: bool, truth: bool) -> tupl
     Parameters
     ----------
     wanted
-        Names of `METRICS`; ``all`` for every metric that is possible; empty for the fast ones.
+        Names of `METRICS`; empty, or with ``all`` among them, for every metric that is possible.
     sources, truth
         What there is to compare with.
 
@@ -51,28 +48,17 @@ def choose_metrics(wanted: Sequence[str], *, sources: bool, truth: bool) -> tupl
     -------
     tuple of str
         Names in the order of `METRICS`, or in the order asked for.
-
-    Raises
-    ------
-    CofuseError
-        A name is unknown, or what its metric compares with is missing.
     """
     possible = [name for name, m in METRICS.items() if (truth if m.needs_truth else sources)]
-    if not wanted:
-        chosen = [name for name in possible if name not in _SLOW]
-    elif "all" in wanted:
-        chosen = possible
-    else:
-        chosen = list(dict.fromkeys(wanted))
     for name in [name for name in wanted if name != "all"]:
         if name not in METRICS:
             raise CofuseError(f"no metric {name!r}; expected all, or of {', '.join(METRICS)}")
         if name not in possible:
             missing = "truth" if METRICS[name].needs_truth else "sources"
             raise CofuseError(f"{name} compares with the {missing}, and none was given")
-    if not chosen:
+    if not possible:
         raise CofuseError("neither sources nor a truth were given; there is nothing to score by")
-    return tuple(chosen)
+    return tuple(possible if not wanted or "all" in wanted else dict.fromkeys(wanted))
 
 
 def score_columns(metrics: Sequence[str], *, clean: bool) -> tuple[str, ...]:
@@ -118,25 +104,22 @@ def score(
     dict
         One value a name of `score_columns`, in that order.
     """
+    greys: dict[str, list[Pixels]] = {}
+    if any(not METRICS[name].needs_truth for name in metrics):
+        grey = to_scored_grey(picture, white=white)
+        for ending, given in (("", sources), (CLEAN, clean_sources)):
+            if ending == "" or len(given):
+                greys[ending] = [to_scored_grey(source, white=white) for source in given]
     scores = {}
-    grey: Pixels | None = None
-    grids = {"": sources, CLEAN: clean_sources if len(clean_sources) else None}
     for name in metrics:
         metric = METRICS[name]
-        if metric.needs_truth:
-            if truth is None:
-                raise CofuseError(f"{name} compares with the truth, and none was given")
+        if not metric.needs_truth:
+            for ending, some in greys.items():
+                scores[name + ending] = metric.function(some, grey)
+        elif truth is None:
+            raise CofuseError(f"{name} compares with the truth, and none was given")
+        else:
             scores[name] = _score_with_truth(metric.function, picture, truth, white)
-            continue
-        if grey is None:
-            grey = to_scored_grey(picture, white=white)
-            grids = {
-                ending: None if given is None else [to_scored_grey(s, white=white) for s in given]
-                for ending, given in grids.items()
-            }
-        for ending, given in grids.items():
-            if given is not None:
-                scores[name + ending] = metric.function(given, grey)
     return scores
 
 

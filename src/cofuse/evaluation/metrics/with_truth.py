@@ -1,42 +1,38 @@
-"""Scores against a known truth: for simulated stacks and for denoising."""
+"""Scores against a known truth: for simulated stacks and for denoising.
+
+All take ``(image, truth, *, white=255.0)``: two pictures of one shape, (H, W) or (H, W, channels),
+and the value that stands for white in them.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from cofuse.errors import CofuseError
-from cofuse.evaluation.metrics.pictures import check_pair, row_bands
-from cofuse.evaluation.metrics.windows import gaussian_window, mean_inside
+from cofuse.evaluation.metrics.pictures import (
+    Pixels,
+    Values,
+    check_pair,
+    gaussian_window,
+    mean_inside,
+    row_bands,
+    window_bands,
+)
 
 __all__ = ["gradient_error", "psnr", "ssim"]
 
-_SSIM_RADIUS = 5
-_SSIM_SIGMA = 1.5
+_SSIM_RADIUS, _SSIM_SIGMA = 5, 1.5
 _SSIM_K1, _SSIM_K2 = 0.01, 0.03
-
-Values = NDArray[np.float64]
 
 
 def psnr(image: ArrayLike, truth: ArrayLike, *, white: float = 255.0) -> float:
-    r"""Peak signal-to-noise ratio in decibels.
+    r"""Peak signal-to-noise ratio in decibels; more is better, infinite for equal pictures.
 
     .. math:: \mathrm{PSNR} = 10 \log_{10} \frac{w^2}{\frac1N \sum_n (I_n - T_n)^2}
 
-    Parameters
-    ----------
-    image, truth
-        Two pictures of the same shape, (H, W) or (H, W, channels); the mean runs over all values.
-    white
-        The value w that stands for white, in the units of the pictures.
-
-    Returns
-    -------
-    float
-        Decibels; more is better, infinite for equal pictures.
+    over all values of all channels.
     """
     first, second = check_pair(image, truth, white)
     squares = []
@@ -50,27 +46,15 @@ def psnr(image: ArrayLike, truth: ArrayLike, *, white: float = 255.0) -> float:
 
 
 def ssim(image: ArrayLike, truth: ArrayLike, *, white: float = 255.0) -> float:
-    r"""Structural similarity with the constants of the original paper [1]_.
+    r"""Structural similarity, -1 to 1, with the constants of the original paper [1]_.
 
     .. math:: \mathrm{SSIM} = \operatorname{mean}
               \frac{(2\mu_I\mu_T + C_1)(2\sigma_{IT} + C_2)}
                    {(\mu_I^2 + \mu_T^2 + C_1)(\sigma_I^2 + \sigma_T^2 + C_2)}
 
     with local moments under an 11×11 Gaussian window of σ = 1.5 pixels, :math:`C_i = (K_i w)^2`,
-    K₁ = 0.01 and K₂ = 0.03, averaged over the windows that lie wholly inside the picture.
-
-    Parameters
-    ----------
-    image, truth
-        Two pictures of the same shape, (H, W) or (H, W, channels), at least 11×11; the score of a
-        colour picture is the mean of its channels' scores.
-    white
-        The value w that stands for white, in the units of the pictures.
-
-    Returns
-    -------
-    float
-        Between -1 and 1; more is better, 1 for equal pictures.
+    K₁ = 0.01 and K₂ = 0.03, averaged over channels and the windows that lie wholly inside the
+    picture.
 
     References
     ----------
@@ -80,50 +64,30 @@ def ssim(image: ArrayLike, truth: ArrayLike, *, white: float = 255.0) -> float:
     first, second = check_pair(image, truth, white)
     height, width, channels = first.shape
     side = 2 * _SSIM_RADIUS + 1
-    if min(height, width) < side:
-        raise CofuseError(
-            f"the pictures are {width}x{height}; SSIM needs at least {side}x{side} pixels"
-        )
-    sums = []
-    for channel in range(channels):
-        for band in row_bands((height - side + 1, width)):
-            rows = slice(band.start, band.stop + side - 1)
-            similarity = _similarity(first[rows, :, channel], second[rows, :, channel], white)
-            sums.append(float(similarity.sum()))
+    sums = [
+        float(_similarity(first[rows, :, channel], second[rows, :, channel], white).sum())
+        for channel in range(channels)
+        for rows in window_bands(first.shape, side)
+    ]
     windows = int(channels * (height - side + 1) * (width - side + 1))
     return math.fsum(sums) / windows
 
 
 def gradient_error(image: ArrayLike, truth: ArrayLike, *, white: float = 255.0) -> float:
-    r"""Root mean square error of the gradient, in 8-bit grey levels a pixel.
+    r"""Root mean square error of the gradient, in 8-bit grey levels a pixel; less is better.
 
     .. math:: \frac{255}{w} \sqrt{\tfrac1N \sum_n |\nabla I_n - \nabla T_n|^2}
 
     with ∇ by Sobel filters divided by 8, over the pixels that have all their neighbours. Unlike
     the PSNR it does not see a constant offset, and it weighs seams, halos and lost texture most.
-
-    Parameters
-    ----------
-    image, truth
-        Two pictures of the same shape, (H, W) or (H, W, channels), at least 3×3.
-    white
-        The value w that stands for white, in the units of the pictures.
-
-    Returns
-    -------
-    float
-        Zero for equal pictures; less is better.
     """
     import cv2
 
     first, second = check_pair(image, truth, white)
     height, width, channels = first.shape
-    if min(height, width) < 3:
-        raise CofuseError(f"the pictures are {width}x{height}; a gradient needs at least 3x3")
     squares = []
     for channel in range(channels):
-        for band in row_bands((height - 2, width)):
-            rows = slice(band.start, band.stop + 2)
+        for rows in window_bands(first.shape, 3):
             difference = first[rows, :, channel].astype(np.float64) - second[rows, :, channel]
             # The filters are linear: one pass over the difference gives both gradients' difference.
             for order in ((1, 0), (0, 1)):
@@ -133,7 +97,7 @@ def gradient_error(image: ArrayLike, truth: ArrayLike, *, white: float = 255.0) 
     return 255.0 / white * math.sqrt(mean)
 
 
-def _similarity(image: NDArray[Any], truth: NDArray[Any], white: float) -> Values:
+def _similarity(image: Pixels, truth: Pixels, white: float) -> Values:
     """SSIM of every window that lies wholly inside one band of one channel."""
     c1, c2 = (_SSIM_K1 * white) ** 2, (_SSIM_K2 * white) ** 2
     x, y = image.astype(np.float64), truth.astype(np.float64)

@@ -1,18 +1,27 @@
-"""Dictionaries for synthesis sparse coding, learned by K-SVD."""
+"""The dictionaries of SR-KSVD that come with the package, learned by K-SVD.
+
+``python -m experiments.ksvd FOLDER OUT`` learns them anew from the PNG pictures in FOLDER.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cofuse import __version__, read_image
 from cofuse.errors import CofuseError
-from cofuse.evaluation.baselines.sparse_coding import batch_omp, finite_matrix, jit
-from cofuse.progress import Progress, ProgressCallback, SolverTrace, silent
+from cofuse.evaluation.baselines.sparse_coding import batch_omp, finite_matrix
+from cofuse.evaluation.baselines.sr_ksvd import SHIPPED_PATCH_SIZES
+from cofuse.progress import SolverTrace
 
-__all__ = ["LearnedDictionary", "learn_dictionary"]
+__all__ = ["LearnedDictionary", "learn_dictionary", "learn_shipped_dictionaries"]
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
@@ -22,6 +31,11 @@ _LEAST_USE = 4
 _MOST_COHERENCE = 0.99
 #: Rounds over which learning must have gained something.
 _PATIENCE = 10
+#: How the shipped dictionaries are learned. Patches of less contrast (standard deviation in grey
+#: levels) are left out: what is flat needs no atom.
+_LEARNING = {"atoms": 256, "sparsity": 6, "rounds": 50, "seed": 0}
+_TRAINING_PATCHES = 50_000
+_LEAST_CONTRAST = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +63,6 @@ def learn_dictionary(
     rounds: int = 40,
     least_gain: float = 1e-5,
     seed: int = 0,
-    progress: ProgressCallback = silent,
 ) -> LearnedDictionary:
     r"""Learn a dictionary by K-SVD (Aharon, Elad and Bruckstein, 2006).
 
@@ -71,12 +84,10 @@ def learn_dictionary(
     sparsity
         T, the atoms of one signal.
     rounds, least_gain
-        Learning ends after so many rounds, or once ten of them have lowered the error by less
-        than this part of it and redrawn no atom.
+        Learning ends after this number of rounds, or once ten of them have lowered the error by
+        less than this part of it and redrawn no atom.
     seed
         Decides the signals taken as first atoms and the order of the updates.
-    progress
-        Told of every round.
     """
     signals = finite_matrix(patches, "patches")
     useful = np.flatnonzero(np.linalg.norm(signals, axis=0) > 0)
@@ -106,7 +117,6 @@ def learn_dictionary(
         replaced.append(float(len(poor)))
         worst = useful[np.argsort(-np.linalg.norm(residual[useful], axis=1), kind="stable")]
         dictionary[:, poor] = _unit(signals[:, worst[: len(poor)]])
-        progress(Progress("learn dictionary", done + 1, rounds))
         # The pursuit is greedy: single rounds may raise the error and learning still go on.
         gain = errors[-1 - _PATIENCE] - errors[-1] if done >= _PATIENCE else np.inf
         if gain <= least_gain * errors[-1] and not any(replaced[-_PATIENCE:]):
@@ -130,38 +140,80 @@ def _poor_atoms(dictionary: Floats, uses: Array) -> NDArray[np.intp]:
     return np.flatnonzero((uses < _LEAST_USE) | (cosines.max(axis=0) > _MOST_COHERENCE))
 
 
-@jit
-def _update_atoms(dictionary, starts, users, values, order, residual):  # type: ignore[no-untyped-def]
-    """One pass of approximate K-SVD over atoms in rows; keeps ``residual`` = Y − DΓ up to date."""
-    m = dictionary.shape[1]
-    updated = np.zeros(m, np.float32)
+def _update_atoms(
+    dictionary: Floats, starts: Array, users: Array, values: Floats, order: Array, residual: Floats
+) -> None:
+    """One pass of approximate K-SVD over atoms in rows; keeps ``residual`` = Y − DΓ up to date.
+
+    The signals ``users[starts[a]:starts[a + 1]]`` use atom a, with coefficients at the same places
+    of ``values``.
+    """
     for atom in order:
-        old = dictionary[atom]
-        power = np.float32(0)
-        updated[:] = np.float32(0)
-        for place in range(starts[atom], starts[atom + 1]):
-            value = values[place]
-            power += value * value
-            error = residual[users[place]]
-            for i in range(m):
-                updated[i] += value * error[i]
-        length = np.float32(0)
-        for i in range(m):
-            updated[i] += power * old[i]
-        for i in range(m):
-            length += updated[i] * updated[i]
-        if length <= 0:
+        places = slice(starts[atom], starts[atom + 1])
+        error = residual[users[places]] + np.outer(values[places], dictionary[atom])
+        updated = values[places] @ error
+        length = np.linalg.norm(updated)
+        if length == 0:
             continue
-        updated *= np.float32(1) / np.sqrt(length)
-        for place in range(starts[atom], starts[atom + 1]):
-            value = values[place]
-            error = residual[users[place]]
-            fresh = np.float32(0)
-            for i in range(m):
-                error[i] += value * old[i]
-            for i in range(m):
-                fresh += error[i] * updated[i]
-            for i in range(m):
-                error[i] -= fresh * updated[i]
-            values[place] = fresh
-        old[:] = updated
+        dictionary[atom] = updated / length
+        values[places] = error @ dictionary[atom]
+        residual[users[places]] = error - np.outer(values[places], dictionary[atom])
+
+
+def learn_shipped_dictionaries(
+    folder: Path,
+    out: Path,
+    *,
+    sizes: Sequence[int] = SHIPPED_PATCH_SIZES,
+    learning: dict[str, int] = _LEARNING,
+    count: int = _TRAINING_PATCHES,
+) -> None:
+    """Learn one dictionary a patch size from the PNG pictures in ``folder``.
+
+    The files ``ksvd-5.npz`` … in ``out`` hold the atoms and, as a JSON text, how they came about.
+    """
+    paths = sorted(Path(folder).glob("*.png"))
+    if not paths:
+        raise CofuseError(f"there are no PNG pictures in {folder}")
+    pictures = [read_image(path) for path in paths]
+    for n in sizes:
+        patches = _training_patches(pictures, n, count, learning["seed"])
+        learned = learn_dictionary(patches, **learning)
+        header = {
+            "format": "cofuse-dictionary",
+            "version": 1,
+            "name": f"ksvd-{n}",
+            "provenance": {
+                "learned_by": f"cofuse {__version__}, K-SVD",
+                "pictures": f"{len(paths)} grey pictures, {paths[0].name} to {paths[-1].name}",
+                "patches": patches.shape[1],
+                "least_contrast": _LEAST_CONTRAST,
+                **learning,
+                "rms_error": round(learned.trace.last("rms_error"), 4),
+                "stopped": learned.trace.reason,
+            },
+        }
+        Path(out).mkdir(parents=True, exist_ok=True)
+        text = np.array(json.dumps(header, sort_keys=True))
+        with (Path(out) / f"ksvd-{n}.npz").open("wb") as file:
+            np.savez(file, header=text, dictionary=learned.dictionary)
+
+
+def _training_patches(pictures: Sequence[Array], n: int, count: int, seed: int) -> Floats:
+    """Draw mean-free patches (m, N), equally many from each picture, flat ones left out."""
+    rng = np.random.default_rng(seed)
+    drawn = []
+    for picture in pictures:
+        windows = np.lib.stride_tricks.sliding_window_view(picture, (n, n))
+        share = -(-count // len(pictures))
+        y, x = (rng.integers(side, size=4 * share) for side in windows.shape[:2])
+        patches = windows[y, x].reshape(-1, n * n).astype(np.float32)
+        drawn.append(patches[patches.std(axis=1) >= _LEAST_CONTRAST][:share])
+    chosen = np.concatenate(drawn)
+    return np.ascontiguousarray((chosen - chosen.mean(axis=1, keepdims=True)).T)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python -m experiments.ksvd FOLDER OUT")
+    learn_shipped_dictionaries(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,19 +1,30 @@
-"""Laplacian pyramid and wavelets: they rebuild what they took apart, and keep the sharp parts."""
+"""Mean, Laplacian pyramid, wavelets, guided filter: closed forms, and the sharp parts stay."""
 
 import numpy as np
 import pytest
 
 from cofuse.errors import CofuseError
-from cofuse.evaluation.baselines.pyramids import (
+from cofuse.evaluation.baselines.blending import (
     _collapse,
+    _guided_filter,
     _laplacian_pyramid,
+    fuse_average,
     fuse_dwt,
+    fuse_guided_filter,
     fuse_laplacian,
 )
-from cofuse.evaluation.baselines.simple import fuse_average
 from cofuse.evaluation.metrics import psnr
 from cofuse.evaluation.simulation import sample_picture
 from cofuse.images import Stack
+
+DTYPES = (np.uint8, np.uint16, np.float32, np.float64)
+
+
+def make_frames(dtype, colour=False, count=3, shape=(40, 50)):
+    size = (*shape, 3) if colour else shape
+    values = np.random.default_rng(5).random((count, *size))
+    scale = 1.0 if np.dtype(dtype).kind == "f" else np.iinfo(dtype).max
+    return [(frame * scale).astype(dtype) for frame in values]
 
 
 @pytest.fixture(params=[fuse_laplacian, fuse_dwt], ids=["laplacian", "dwt"])
@@ -100,29 +111,70 @@ def test_grey_and_its_rgb_copy_agree(method):
     assert differs.mean() < 0.01
 
 
-@pytest.mark.parametrize("window", [1, 5])
-def test_window_of_salience_can_be_chosen(method, window):
-    picture = sample_picture("chelsea")[:64, :80, 1]
-    stack = Stack.from_arrays(half_blurred(picture))
-    assert psnr(method(stack, window=window).image, picture) > 25.0
-
-
-@pytest.mark.parametrize("given", [{"levels": 0}, {"levels": 2.5}, {"window": 0}, {"window": 2}])
-def test_bad_numbers_are_refused(method, given):
-    stack = Stack.from_arrays([np.zeros((16, 16), np.uint8)])
-    with pytest.raises(CofuseError, match=next(iter(given))):
-        method(stack, **given)
-
-
-def test_unknown_wavelet_is_refused():
-    pytest.importorskip("pywt")
-    stack = Stack.from_arrays([np.zeros((16, 16), np.uint8)])
-    with pytest.raises(CofuseError, match="'db99'"):
-        fuse_dwt(stack, wavelet="db99")
-
-
 def test_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pywt", None)
     stack = Stack.from_arrays([np.zeros((16, 16), np.uint8)])
     with pytest.raises(CofuseError, match=r"PyWavelets.*cofuse\[bench\]"):
         fuse_dwt(stack)
+
+
+def test_a_window_of_one_takes_the_largest_coefficient():
+    picture = sample_picture("chelsea")[:64, :80, 1]
+    stack = Stack.from_arrays(half_blurred(picture))
+    assert psnr(fuse_laplacian(stack, window=1).image, picture) > 25.0
+
+
+@pytest.mark.parametrize("colour", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_average_is_the_mean(dtype, colour):
+    frames = make_frames(dtype, colour)
+    fusion = fuse_average(Stack.from_arrays(frames), sigma=3.0)
+    mean = np.mean(np.stack(frames).astype(np.float64), axis=0)
+    assert fusion.image.dtype == dtype
+    assert fusion.sigma == 3.0
+    assert fusion.source_map is None
+    if np.dtype(dtype).kind == "f":
+        np.testing.assert_allclose(fusion.image, mean, atol=1e-6)
+    else:
+        assert np.abs(fusion.image - mean).max() <= 0.51
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_average_of_one_picture_is_the_picture(dtype):
+    frame = make_frames(dtype, count=1)[0]
+    for count in (1, 3):
+        image = fuse_average(Stack.from_arrays([frame] * count)).image
+        if np.dtype(dtype).kind == "u":
+            np.testing.assert_array_equal(image, frame)
+        else:
+            np.testing.assert_allclose(image, frame, atol=1e-6)
+
+
+def test_guided_filter_solves_its_regression():
+    """Compare with the definition: in each window a ridge regression of the mask on the guide."""
+    rng = np.random.default_rng(4)
+    guide, mask = rng.random((9, 11)), (rng.random((9, 11)) < 0.5).astype(float)
+    radius, epsilon = 2, 0.05
+    slope, offset = np.zeros_like(guide), np.zeros_like(guide)
+    for y, x in np.ndindex(guide.shape):
+        window = np.s_[max(y - radius, 0) : y + radius + 1, max(x - radius, 0) : x + radius + 1]
+        g, m = guide[window], mask[window]
+        slope[y, x] = np.mean((g - g.mean()) * (m - m.mean())) / (g.var() + epsilon)
+        offset[y, x] = m.mean() - slope[y, x] * g.mean()
+    expected = np.zeros_like(guide)
+    for y, x in np.ndindex(guide.shape):
+        window = np.s_[max(y - radius, 0) : y + radius + 1, max(x - radius, 0) : x + radius + 1]
+        expected[y, x] = slope[window].mean() * guide[y, x] + offset[window].mean()
+    filtered = _guided_filter(guide, mask, radius, epsilon)
+    np.testing.assert_allclose(filtered, np.clip(expected, 1e-9, 1.0), atol=1e-12)
+
+
+def test_weights_of_the_guided_filter_sum_to_one():
+    # With weights that sum to one, adding a constant to all frames adds it to the fusion, and
+    # constant frames of one value stay what they are.
+    rng = np.random.default_rng(6)
+    frames = rng.random((3, 40, 52, 3)).astype(np.float32) * 0.5
+    fused = fuse_guided_filter(Stack.from_arrays(list(frames))).image
+    # A guided filter does not see a constant in its guide.
+    raised = fuse_guided_filter(Stack.from_arrays(list(frames + np.float32(0.25)))).image
+    np.testing.assert_allclose(raised, fused + 0.25, atol=1e-4)

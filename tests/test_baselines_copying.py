@@ -1,31 +1,33 @@
-"""DCT variance, focus measure and guided filter: they pick the sharp frame, and copy exactly."""
+"""Baselines that copy, and the guided filter: they pick the sharp frame; copies are exact."""
 
+import cv2
 import numpy as np
 import pytest
 
 from cofuse.errors import CofuseError
-from cofuse.evaluation.baselines.decision_maps import (
+from cofuse.evaluation.baselines.blending import fuse_guided_filter
+from cofuse.evaluation.baselines.copying import (
     _all_blocks_agree,
     _block_variance,
     _choose_majority,
     _descriptor_norm,
     _drop_small_regions,
+    _spatial_frequency,
     fuse_dct_variance,
     fuse_focus_measure,
+    fuse_sf_dct,
+    fuse_single_best,
 )
-from cofuse.evaluation.baselines.guided_filter import _guided_filter, fuse_guided_filter
-from cofuse.evaluation.metrics import psnr
+from cofuse.evaluation.metrics import psnr, to_grey
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.images import Stack
 
-COPYING = [fuse_dct_variance, fuse_focus_measure]
+COPYING = [fuse_dct_variance, fuse_focus_measure, fuse_sf_dct]
 ALL = [*COPYING, fuse_guided_filter]
 
 
 def half_blurred(picture, spread=3.0):
     """Two frames: the left half sharp in one, the right half in the other."""
-    import cv2
-
     blurred = cv2.GaussianBlur(picture, (0, 0), spread)
     left = np.arange(picture.shape[1]) < picture.shape[1] // 2
     left = left[None, :, None] if picture.ndim == 3 else left[None]
@@ -40,8 +42,7 @@ def test_pixels_are_copied(method, dtype, colour):
     values = np.random.default_rng(3).random((4, *shape))
     scale = 1.0 if np.dtype(dtype).kind == "f" else np.iinfo(dtype).max
     frames = (values * scale).astype(dtype)
-    fusion = method(Stack.from_arrays(list(frames)), sigma=4.0)
-    assert fusion.sigma == 4.0
+    fusion = method(Stack.from_arrays(list(frames)))
     assert fusion.image.dtype == dtype
     assert fusion.source_map.shape == shape[:2]
     rows, columns = np.indices(shape[:2])
@@ -85,17 +86,16 @@ def test_order_of_frames_does_not_matter(method):
     scene = simulate_stack(
         sample_picture("coffee"), frames=3, seed=1, shape=(96, 120), sigma=1.0, dtype=np.float32
     )
-    # A vote can end in a draw of two other frames; without votes no two frames are equal.
-    options = {"majority_window": 1} if method is fuse_dct_variance else {}
-    order = [2, 0, 1]
-    straight = method(Stack.from_arrays(scene.frames), **options)
-    turned = method(Stack.from_arrays([scene.frames[k] for k in order]), **options)
+    # With two frames no vote can end in a draw of two others.
+    order = [2, 0, 1] if method in (fuse_focus_measure, fuse_guided_filter) else [1, 0]
+    straight = method(Stack.from_arrays([scene.frames[k] for k in sorted(order)]))
+    turned = method(Stack.from_arrays([scene.frames[k] for k in order]))
     np.testing.assert_allclose(turned.image, straight.image, atol=1e-6)
     if straight.source_map is not None:
         np.testing.assert_array_equal(np.array(order)[turned.source_map], straight.source_map)
 
 
-@pytest.mark.parametrize("method", ALL)
+@pytest.mark.parametrize("method", [m for m in ALL if m is not fuse_sf_dct])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (5, 3), (8, 8)])
 def test_tiny_pictures_are_fused(method, shape):
     frames = np.random.default_rng(0).integers(0, 256, (2, *shape), dtype=np.uint8)
@@ -103,25 +103,32 @@ def test_tiny_pictures_are_fused(method, shape):
 
 
 def test_variance_of_pixels_is_that_of_dct_coefficients():
-    import cv2
-
     block = np.random.default_rng(0).uniform(0, 255, (8, 8))
     d = cv2.dct(block)
     expected = (np.square(d).sum() - d[0, 0] ** 2) / 64
-    np.testing.assert_allclose(
-        _block_variance(block.astype(np.float32), 8), [[expected]], rtol=1e-5
-    )
+    np.testing.assert_allclose(_block_variance(block.astype(np.float32)), [[expected]], rtol=1e-5)
 
 
-def test_lone_blocks_are_outvoted_and_ties_keep_their_frame():
-    choice = np.zeros((5, 6), dtype=np.intp)
-    choice[2, 2] = 1
-    choice[:, 4:] = 2
-    cleaned = _choose_majority(choice, 3, 3)
-    assert cleaned[2, 2] == 0
-    np.testing.assert_array_equal(cleaned[:, :3], 0)
-    np.testing.assert_array_equal(cleaned[:, 4:], 2)
-    np.testing.assert_array_equal(_choose_majority(choice, 3, 1), choice)
+def test_majority_mends_lone_decisions_and_keeps_ties():
+    choice = np.zeros((5, 6), np.uint8)
+    choice[2, 2] = 3
+    assert not _choose_majority(choice, 4).any()
+    halves = np.zeros((2, 2), np.uint8)
+    halves[:, 1] = 1
+    np.testing.assert_array_equal(_choose_majority(halves, 2), halves)
+    three = np.array([[0, 1, 1], [0, 2, 1], [0, 0, 1]], np.uint8)
+    assert _choose_majority(three, 3)[1, 1] == 0  # four votes each for 0 and 1: the earlier
+
+
+def test_majority_is_the_plain_definition():
+    choice = np.random.default_rng(4).integers(0, 4, (13, 17)).astype(np.uint8)
+    expected = choice.copy()
+    for y, x in np.ndindex(choice.shape):
+        near = choice[max(y - 1, 0) : y + 2, max(x - 1, 0) : x + 2]
+        votes = np.bincount(near.ravel(), minlength=4)
+        if votes[choice[y, x]] < votes.max():
+            expected[y, x] = votes.argmax()
+    np.testing.assert_array_equal(_choose_majority(choice, 4), expected)
 
 
 def test_certain_pixels_lie_in_won_blocks_only():
@@ -157,50 +164,62 @@ def test_descriptor_norm_is_the_sum_of_all_bins_and_cells():
     np.testing.assert_allclose(turned, expected, rtol=1e-4)
 
 
-def test_guided_filter_solves_its_regression():
-    """Compare with the definition: in each window a ridge regression of the mask on the guide."""
-    rng = np.random.default_rng(4)
-    guide, mask = rng.random((9, 11)), (rng.random((9, 11)) < 0.5).astype(float)
-    radius, epsilon = 2, 0.05
-    slope, offset = np.zeros_like(guide), np.zeros_like(guide)
-    for y, x in np.ndindex(guide.shape):
-        window = np.s_[max(y - radius, 0) : y + radius + 1, max(x - radius, 0) : x + radius + 1]
-        g, m = guide[window], mask[window]
-        slope[y, x] = np.mean((g - g.mean()) * (m - m.mean())) / (g.var() + epsilon)
-        offset[y, x] = m.mean() - slope[y, x] * g.mean()
-    expected = np.zeros_like(guide)
-    for y, x in np.ndindex(guide.shape):
-        window = np.s_[max(y - radius, 0) : y + radius + 1, max(x - radius, 0) : x + radius + 1]
-        expected[y, x] = slope[window].mean() * guide[y, x] + offset[window].mean()
-    filtered = _guided_filter(guide, mask, radius, epsilon)
-    np.testing.assert_allclose(filtered, np.clip(expected, 1e-9, 1.0), atol=1e-12)
+@pytest.mark.parametrize("method", ALL)
+def test_bad_noise_levels_are_refused(method):
+    with pytest.raises(CofuseError, match="sigma"):
+        method(Stack.from_arrays([np.zeros((16, 16), np.uint8)]), sigma=-1.0)
 
 
-def test_weights_of_the_guided_filter_sum_to_one():
-    # With weights that sum to one, adding a constant to all frames adds it to the fusion, and
-    # constant frames of one value stay what they are.
-    rng = np.random.default_rng(6)
-    frames = rng.random((3, 40, 52, 3)).astype(np.float32) * 0.5
-    fused = fuse_guided_filter(Stack.from_arrays(list(frames))).image
-    # A guided filter does not see a constant in its guide.
-    raised = fuse_guided_filter(Stack.from_arrays(list(frames + np.float32(0.25)))).image
-    np.testing.assert_allclose(raised, fused + 0.25, atol=1e-4)
+def test_single_best_copies_the_sharpest_frame():
+    sharp = sample_picture("coffee")[:120, :160]
+    frames = [cv2.GaussianBlur(sharp, (0, 0), s) for s in (2.0, 0.6, 3.0)]
+    frames.insert(2, sharp)
+    fusion = fuse_single_best(Stack.from_arrays(frames))
+    np.testing.assert_array_equal(fusion.image, sharp)
+    assert fusion.source_map.shape == sharp.shape[:2]
+    assert (fusion.source_map == 2).all()
+    fusion.image[:] = 0  # a copy: the caller's frame is not touched
+    assert sharp.any()
 
 
-@pytest.mark.parametrize(
-    ("method", "given"),
-    [
-        (fuse_dct_variance, {"block_size": 0}),
-        (fuse_dct_variance, {"majority_window": 2}),
-        (fuse_focus_measure, {"block_size": 1.5}),
-        (fuse_focus_measure, {"smallest_region": 0}),
-        (fuse_guided_filter, {"base_radius": 0}),
-        (fuse_guided_filter, {"detail_radius": -1}),
-        (fuse_guided_filter, {"base_epsilon": 0.0}),
-        *[(method, {"sigma": -1.0}) for method in ALL],
-    ],
-)
-def test_bad_numbers_are_refused(method, given):
-    stack = Stack.from_arrays([np.zeros((16, 16), np.uint8)])
-    with pytest.raises(CofuseError, match=next(iter(given)).split("_")[-1]):
-        method(stack, **given)
+@pytest.mark.parametrize("n", [2, 5, 8, 9])
+def test_spatial_frequency_equals_its_definition(n):
+    blocks = np.random.default_rng(n).uniform(0, 255, (7, 3, n, n))
+    rows = (np.diff(blocks, axis=-1) ** 2).sum(axis=(-2, -1)) / n**2
+    columns = (np.diff(blocks, axis=-2) ** 2).sum(axis=(-2, -1)) / n**2
+    np.testing.assert_allclose(_spatial_frequency(blocks), np.sqrt(rows + columns), rtol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(32, 40), (33, 47), (8, 8), (9, 23), (15, 8)])
+def test_sf_dct_covers_textures_of_any_size(shape):
+    # A picture without flat places, where no frame could be told from another.
+    grey = np.random.default_rng(0).integers(40, 216, shape, dtype=np.uint8)
+    fusion = fuse_sf_dct(Stack.from_arrays([cv2.blur(grey, (3, 3)), grey]))
+    assert (fusion.source_map == 1).all()
+    np.testing.assert_array_equal(fusion.image, grey)
+
+
+def test_the_last_block_is_measured_where_it_was_moved():
+    frames = np.zeros((2, 8, 20), np.uint8)
+    frames[0, ::2, 12:16] = 200  # in the second block and in the moved one, columns 12 to 19
+    frames[1, ::2, 16:] = 100
+    fusion = fuse_sf_dct(Stack.from_arrays(frames))
+    assert fusion.source_map[0].tolist() == [0] * 20
+    np.testing.assert_array_equal(fusion.image, frames[0])
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_sf_dct_denoises_noisy_frames_first(colour):
+    picture = np.ascontiguousarray(sample_picture("coffee")[40:136, 60:180])
+    truth = picture if colour else to_grey(picture)
+    scene = simulate_stack(truth, frames=2, sigma=20.0, seed=6)
+    blind = fuse_sf_dct(scene.stack())
+    restored = fuse_sf_dct(scene.stack(), sigma=20.0)
+    assert restored.sigma == 20.0
+    assert psnr(restored.image, scene.truth) > psnr(blind.image, scene.truth) + 2.0
+
+
+@pytest.mark.parametrize("block_size", [1, 17])
+def test_sf_dct_refuses_blocks_that_do_not_fit(block_size):
+    with pytest.raises(CofuseError, match=f"is {block_size}"):
+        fuse_sf_dct(Stack.from_arrays([np.zeros((16, 16), np.uint8)]), block_size=block_size)

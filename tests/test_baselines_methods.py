@@ -1,4 +1,4 @@
-"""The mean, the single frame, and how methods are found by name and joined with denoisers."""
+"""How methods are found by name and joined with denoisers."""
 
 import subprocess
 import sys
@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from cofuse.errors import CofuseError
-from cofuse.evaluation import baselines
-from cofuse.evaluation.baselines import METHODS, denoise_then, resolve_method, then_denoise
+from cofuse.evaluation.baselines import denoise_then, resolve_method, then_denoise
+from cofuse.evaluation.baselines.copying import fuse_single_best
 from cofuse.evaluation.baselines.denoising import denoise_picture, denoise_tv
-from cofuse.evaluation.baselines.simple import fuse_average, fuse_single_best
-from cofuse.evaluation.simulation import sample_picture
 from cofuse.images import Stack
 
 DTYPES = (np.uint8, np.uint16, np.float32, np.float64)
@@ -22,46 +20,6 @@ def make_frames(dtype, colour=False, count=3, shape=(40, 50)):
     values = np.random.default_rng(5).random((count, *size))
     scale = 1.0 if np.dtype(dtype).kind == "f" else np.iinfo(dtype).max
     return [(frame * scale).astype(dtype) for frame in values]
-
-
-@pytest.mark.parametrize("colour", [False, True])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_average_is_the_mean(dtype, colour):
-    frames = make_frames(dtype, colour)
-    fusion = fuse_average(Stack.from_arrays(frames), sigma=3.0)
-    mean = np.mean(np.stack(frames).astype(np.float64), axis=0)
-    assert fusion.image.dtype == dtype
-    assert fusion.sigma == 3.0
-    assert fusion.source_map is None
-    if np.dtype(dtype).kind == "f":
-        np.testing.assert_allclose(fusion.image, mean, atol=1e-6)
-    else:
-        assert np.abs(fusion.image - mean).max() <= 0.51
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_average_of_one_picture_is_the_picture(dtype):
-    frame = make_frames(dtype, count=1)[0]
-    for count in (1, 3):
-        image = fuse_average(Stack.from_arrays([frame] * count)).image
-        if np.dtype(dtype).kind == "u":
-            np.testing.assert_array_equal(image, frame)
-        else:
-            np.testing.assert_allclose(image, frame, atol=1e-6)
-
-
-def test_single_best_copies_the_sharpest_frame():
-    import cv2
-
-    sharp = sample_picture("coffee")[:120, :160]
-    frames = [cv2.GaussianBlur(sharp, (0, 0), s) for s in (2.0, 0.6, 3.0)]
-    frames.insert(2, sharp)
-    fusion = fuse_single_best(Stack.from_arrays(frames))
-    np.testing.assert_array_equal(fusion.image, sharp)
-    assert fusion.source_map.shape == sharp.shape[:2]
-    assert (fusion.source_map == 2).all()
-    fusion.image[:] = 0  # a copy: the caller's frame is not touched
-    assert sharp.any()
 
 
 @pytest.mark.parametrize("sigma", [-1.0, np.nan, np.inf])
@@ -79,15 +37,6 @@ def test_listing_methods_imports_no_heavy_package():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_methods_have_the_documented_names():
-    assert set(METHODS) == {
-        *("average", "single-best", "laplacian", "dwt", "dct-variance"),
-        *("gff", "focus-measure", "sf-dct", "sr-ksvd"),
-    }
-    assert METHODS["average"] is fuse_average
-    assert len(METHODS) == 9
 
 
 @pytest.mark.parametrize("name", ["", "gfff", "gff+gff", "tv", "tv+bm3d", "bm3d+gff+tv", "gff+"])
@@ -112,7 +61,6 @@ def test_pairs_denoise_before_or_after(dtype):
     for fusion in (before, after):
         assert fusion.image.dtype == dtype
         assert fusion.sigma == 12.0
-        assert set(fusion.seconds) == {"denoise", "average"}
 
 
 def _assert_levels(stack, image, expected):
@@ -134,7 +82,3 @@ def test_pairs_copy_clean_stacks(join):
     frames = make_frames(np.float64, count=2)
     fusion = join(fuse_single_best, denoise_tv)(Stack.from_arrays(frames))
     np.testing.assert_array_equal(fusion.image, frames[fusion.source_map[0, 0]])
-
-
-def test_public_names_exist():
-    assert all(hasattr(baselines, name) for name in baselines.__all__)

@@ -1,0 +1,316 @@
+r"""Scores against the sources, where no truth is known.
+
+All take ``(sources, fused)``: K ≥ 2 grey pictures :math:`S_k` and the fused one F, all of one
+shape (H, W), uint8 or float on the 0-255 scale. Of all of them more is better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cofuse.evaluation.metrics.pictures import (
+    Pixels,
+    Values,
+    against_sources,
+    gaussian_window,
+    mean_inside,
+    row_bands,
+    stretch,
+    window_bands,
+)
+
+__all__ = ["q_abf", "q_cb", "q_mi", "q_ncie", "q_y"]
+
+_BINS = 256
+
+#: Q^AB/F: gain, slope and centre of the sigmoids of strength and direction.
+_STRENGTH_GAIN, _STRENGTH_SLOPE, _STRENGTH_CENTRE = 0.9994, -15.0, 0.5
+_ANGLE_GAIN, _ANGLE_SLOPE, _ANGLE_CENTRE = 0.9879, -22.0, 0.8
+#: Stands for a gradient of zero, in grey levels, so that every quotient exists.
+_TINY = 1e-5
+
+_YANG_RADIUS, _YANG_SIGMA = 3, 1.5
+_YANG_GUARD = 2e-16
+#: Variances below this, in squared grey levels, are rounding noise.
+_NO_SPREAD = 1e-8
+#: Sources that look at least this much alike are averaged; else the better kept one counts.
+_YANG_ALIKE = 0.75
+
+#: Difference of Gaussians of the eye's contrast sensitivity: both widths, share of the second.
+_DOG_WIDE, _DOG_NARROW, _DOG_SHARE = 15.3870, 1.3456, 0.7622
+#: The highest frequency of an axis is side/30 in the units of those widths.
+_VIEWING = 30.0
+_CENTRE_SIGMA, _SURROUND_SIGMA, _CONTRAST_RADIUS = 2.0, 4.0, 15
+#: Constant of the masking law C³/(C² + Z).
+_MASKING = 1e-4
+
+
+@against_sources
+def q_mi(sources: Sequence[Pixels], fused: Pixels) -> float:
+    r"""Normalised mutual information, 0 (independent) to 2 [1]_.
+
+    .. math:: Q_{MI} = 2 \cdot \frac{2}{K} \sum_{k=1}^{K}
+              \frac{MI(S_k, F)}{H(S_k) + H(F)}
+
+    with entropies of 256-bin histograms in bits. For K = 2 this is Hossny's definition; the factor
+    2/K keeps its range for longer stacks. It rewards copying: the picture that repeats one source
+    scores above every real fusion.
+
+    Float pictures are first stretched so that their own range fills 0-255, and rounded. A term
+    whose source and fused picture are both constant is 0/0; it counts as 1/2.
+
+    References
+    ----------
+    .. [1] M. Hossny, S. Nahavandi, D. Creighton, "Comments on 'Information measure for performance
+       of image fusion'", Electronics Letters 44 (18), 2008.
+    """
+    fused_bins = _to_bins(fused)
+    total = 0.0
+    for source in sources:
+        shared, h_source, h_fused = _mutual_information(_to_bins(source), fused_bins)
+        total += shared / (h_source + h_fused) if h_source + h_fused > 0 else 0.5
+    return 2.0 * (2.0 / len(sources)) * total
+
+
+@against_sources
+def q_ncie(sources: Sequence[Pixels], fused: Pixels) -> float:
+    r"""Nonlinear correlation information entropy, :math:`1 - \log_{256}(K+1)` to 1 [1]_.
+
+    .. math:: Q_{NCIE} = 1 + \sum_{i=1}^{K+1} \frac{\lambda_i}{K+1} \log_{256} \frac{\lambda_i}{K+1}
+
+    where :math:`\lambda_i` are the eigenvalues of the matrix of pairwise nonlinear correlation
+    coefficients, mutual information in units of 8 bits, of all K + 1 pictures (its diagonal is 1).
+    Values for different K do not compare.
+
+    References
+    ----------
+    .. [1] Q. Wang, Y. Shen, J. Jin, "Performance evaluation of image fusion techniques", in Image
+       Fusion: Algorithms and Applications, 2008.
+    """
+    binned = [_to_bins(picture) for picture in (*sources, fused)]
+    correlation = np.eye(len(binned))
+    for i, j in combinations(range(len(binned)), 2):
+        shared, _, _ = _mutual_information(binned[i], binned[j])
+        correlation[i, j] = correlation[j, i] = shared / np.log2(_BINS)
+    # Rounding may leave an eigenvalue of a singular matrix a little below zero; 0 log 0 is 0.
+    share = np.linalg.eigvalsh(correlation) / len(binned)
+    share = share[share > 0]
+    return float(1.0 + (share * np.log2(share)).sum() / np.log2(_BINS))
+
+
+@against_sources
+def q_abf(sources: Sequence[Pixels], fused: Pixels) -> float:
+    r"""Edge transfer of Xydeas and Petrović, :math:`Q^{AB/F}`, 0 to 0.975 [1]_.
+
+    .. math:: Q^{AB/F} = \frac{\sum_k \sum_n w_k(n)\, Q_k(n)}{\sum_k \sum_n w_k(n)},
+              \qquad Q_k = \frac{\Gamma_g}{1 + e^{\kappa_g (G_k - \sigma_g)}}
+              \cdot \frac{\Gamma_\alpha}{1 + e^{\kappa_\alpha (A_k - \sigma_\alpha)}}
+
+    over the sources k and the pixels n. :math:`G_k` is the smaller over the larger gradient
+    magnitude of source and fused picture, :math:`A_k = 1 - \frac{2}{\pi}|\alpha_k - \alpha_F|`
+    how well their directions agree, and the weight :math:`w_k` is the source's gradient magnitude.
+
+    As in the published evaluations, gradients come from 3×3 Sobel filters over a picture that is
+    zero outside, so its frame counts as an edge; and the direction :math:`\arctan(s_y / s_x)` is
+    not unwrapped: nearly vertical edges on either side of the jump count as opposite.
+
+    References
+    ----------
+    .. [1] C. S. Xydeas, V. Petrović, "Objective image fusion performance measure", Electronics
+       Letters 36 (4), 2000.
+    """
+    transferred: list[float] = []
+    weights: list[float] = []
+    for band in row_bands(fused.shape):
+        fused_strength, fused_angle = _edges(fused, band)
+        for source in sources:
+            strength, angle = _edges(source, band)
+            ratio = np.minimum(strength, fused_strength) / np.maximum(strength, fused_strength)
+            agreement = 1.0 - 2.0 / np.pi * np.abs(angle - fused_angle)
+            strength_loss = 1.0 + np.exp(_STRENGTH_SLOPE * (ratio - _STRENGTH_CENTRE))
+            angle_loss = 1.0 + np.exp(_ANGLE_SLOPE * (agreement - _ANGLE_CENTRE))
+            kept = _STRENGTH_GAIN * _ANGLE_GAIN / (strength_loss * angle_loss)
+            # Not a BLAS product: its threads cost more than they win on a band.
+            transferred.append(float((strength * kept).sum()))
+            weights.append(float(strength.sum()))
+    return math.fsum(transferred) / math.fsum(weights)
+
+
+@against_sources
+def q_y(sources: Sequence[Pixels], fused: Pixels) -> float:
+    r"""Structural similarity metric of Yang and others, :math:`Q_Y`, -1 to 1 [1]_.
+
+    .. math:: Q_Y = \frac{1}{|W|} \sum_{w \in W} \begin{cases}
+              \sum_k \lambda_k(w)\, Q_0(S_k, F \mid w), & \text{the sources are alike in } w \\
+              \max_k Q_0(S_k, F \mid w), & \text{otherwise} \end{cases}
+
+    under 7×7 Gaussian windows of σ = 1.5 pixels, with each source's share of variance
+    :math:`\lambda_k = \sigma_k^2 / \sum_j \sigma_j^2` and the universal quality index of Wang and
+    Bovik,
+
+    .. math:: Q_0(x, y) = \frac{2 \mu_x \mu_y}{\mu_x^2 + \mu_y^2}
+              \cdot \frac{2 \sigma_{xy}}{\sigma_x^2 + \sigma_y^2}.
+
+    Sources are alike where :math:`Q_0` of every two of them is at least 0.75. Variances under 1e-8
+    squared grey levels are rounding noise and count as zero; the second factor of :math:`Q_0` is 1
+    where both pictures are flat. The published implementation divides that noise by itself: on
+    pictures with flat parts its scores differ by up to 6e-4, and it can leave [-1, 1].
+
+    References
+    ----------
+    .. [1] C. Yang, J.-Q. Zhang, X.-R. Wang, X. Liu, "A novel similarity based quality metric for
+       image fusion", Information Fusion 9, 2008.
+    """
+    window = gaussian_window(_YANG_RADIUS, _YANG_SIGMA)
+    quality: list[float] = []
+    windows = 0
+    for rows in window_bands(fused.shape, window.size):
+        target = _Moments(fused[rows], window)
+        local = [_Moments(source[rows], window) for source in sources]
+        kept = np.stack([source.similarity(target) for source in local])
+        variance = np.stack([source.variance for source in local])
+        total = variance.sum(axis=0)
+        shares = np.where(total == 0, 1.0, variance) / np.where(total == 0, len(local), total)
+        alike = np.logical_and.reduce(
+            [a.similarity(b) >= _YANG_ALIKE for a, b in combinations(local, 2)]
+        )
+        best = np.where(alike, (shares * kept).sum(axis=0), kept.max(axis=0))
+        quality.append(float(best.sum()))
+        windows += best.size
+    return math.fsum(quality) / windows
+
+
+@against_sources
+def q_cb(sources: Sequence[Pixels], fused: Pixels) -> float:
+    r"""Perceptual metric of Chen and Blum, :math:`Q_{CB}`, 0 to 1 [1]_.
+
+    .. math:: Q_{CB} = \frac1N \sum_n \sum_k \lambda_k(n)
+              \frac{\min(C'_k, C'_F)}{\max(C'_k, C'_F)}, \qquad
+              \lambda_k = \frac{C'^2_k}{\sum_j C'^2_j}, \qquad C' = \frac{C^3}{C^2 + 10^{-4}}
+
+    where :math:`C = |G_2 * I / G_4 * I - 1|` is the local contrast of a picture after contrast
+    sensitivity filtering, between Gaussian means of σ = 2 and 4 pixels.
+
+    Each picture is first stretched so that its own range fills 0-255, and rounded. The sensitivity
+    filter :math:`e^{-(r/15.387)^2} - 0.7622\, e^{-(r/1.3456)^2}` acts by FFT. Pixels without
+    contrast in any source share the weight equally, and two contrasts of zero count as equal.
+
+    References
+    ----------
+    .. [1] Y. Chen, R. S. Blum, "A new automated quality assessment algorithm for image fusion",
+       Image and Vision Computing 27 (10), 2009.
+    """
+    height, width = fused.shape
+    u = 2.0 * width / _VIEWING * np.fft.rfftfreq(width)
+    v = 2.0 * height / _VIEWING * np.fft.fftfreq(height)
+    radius = np.hypot(v[:, None], u)
+    sensitivity = np.exp(-((radius / _DOG_WIDE) ** 2))
+    sensitivity -= _DOG_SHARE * np.exp(-((radius / _DOG_NARROW) ** 2))
+    target = _masked_contrast(fused, sensitivity)
+    quality, total, preserved = np.zeros((3, *fused.shape))
+    for source in sources:
+        contrast = _masked_contrast(source, sensitivity)
+        largest = np.maximum(contrast, target)
+        kept = np.minimum(contrast, target)
+        np.divide(kept, largest, out=kept, where=largest > 0)
+        kept[largest == 0] = 1.0
+        saliency = contrast * contrast
+        quality += saliency * kept
+        total += saliency
+        preserved += kept
+    preserved /= len(sources)
+    np.divide(quality, total, out=preserved, where=total > 0)
+    return float(preserved.mean())
+
+
+def _to_bins(picture: Pixels) -> NDArray[np.uint8]:
+    """Stretch a picture to 0-255; for uint8 that only renames the bins, so it is left out."""
+    return picture if picture.dtype == np.uint8 else stretch(picture)
+
+
+def _mutual_information(
+    first: NDArray[np.uint8], second: NDArray[np.uint8]
+) -> tuple[float, float, float]:
+    """Mutual information of two binned pictures and both entropies, in bits."""
+    joint = np.zeros(_BINS * _BINS, dtype=np.int64)
+    for band in row_bands(first.shape):
+        pairs = first[band].astype(np.intp).ravel() * _BINS + second[band].ravel()
+        joint += np.bincount(pairs, minlength=_BINS * _BINS)
+    table = joint.reshape(_BINS, _BINS)
+    h_first, h_second = _entropy(table.sum(axis=1)), _entropy(table.sum(axis=0))
+    return max(h_first + h_second - _entropy(joint), 0.0), h_first, h_second
+
+
+def _entropy(counts: NDArray[np.int64]) -> float:
+    """Entropy in bits of a histogram given as whole counts."""
+    present = counts[counts > 0].astype(np.float64)
+    total = present.sum()
+    return float(np.log2(total) - (present * np.log2(present)).sum() / total)
+
+
+def _edges(picture: Pixels, rows: slice) -> tuple[Values, Values]:
+    """Magnitude and direction of the Sobel gradient in some rows, the picture zero outside."""
+    import cv2
+
+    # One row more on either side, except at the picture's border, where the filters see zeros.
+    top, bottom = max(rows.start - 1, 0), min(rows.stop + 1, picture.shape[0])
+    band = picture[top:bottom]
+    if band.dtype != np.uint8:
+        band = band.astype(np.float64)
+    s_x, s_y = (
+        np.asarray(cv2.Sobel(band, cv2.CV_64F, *order, borderType=cv2.BORDER_CONSTANT))[
+            rows.start - top : rows.stop - top
+        ]
+        for order in ((1, 0), (0, 1))
+    )
+    strength = np.sqrt(s_x * s_x + s_y * s_y)
+    strength[strength == 0] = _TINY
+    s_x[s_x == 0] = _TINY
+    return strength, np.arctan(s_y / s_x)
+
+
+class _Moments:
+    """Mean and variance of a picture under every window that lies wholly inside it."""
+
+    def __init__(self, picture: Pixels, window: Values) -> None:
+        self.values = picture.astype(np.float64)
+        self.window = window
+        self.mean = mean_inside(self.values, window)
+        variance = mean_inside(self.values * self.values, window) - self.mean * self.mean
+        self.variance = np.where(variance > _NO_SPREAD, variance, 0.0)
+
+    def similarity(self, other: _Moments) -> Values:
+        """Universal quality index of two pictures, with a guard added to each of its sums."""
+        product = self.mean * other.mean
+        covariance = mean_inside(self.values * other.values, self.window) - product
+        covariance[(self.variance == 0) | (other.variance == 0)] = 0.0
+        guard = _YANG_GUARD
+        luminance = (2.0 * product + guard) / (self.mean**2 + other.mean**2 + guard)
+        return luminance * (2.0 * covariance + guard) / (self.variance + other.variance + guard)
+
+
+def _masked_contrast(picture: Pixels, sensitivity: Values) -> Values:
+    """Local contrast after the eye's filter and masking; zero where the surround is black."""
+    from scipy import fft
+
+    spectrum = fft.rfft2(stretch(picture).astype(np.float64))
+    seen = np.asarray(fft.irfft2(spectrum * sensitivity, s=picture.shape))
+    centre, surround = (_open_gaussian(seen, sigma) for sigma in (_CENTRE_SIGMA, _SURROUND_SIGMA))
+    ratio = np.divide(centre, surround, out=np.ones_like(centre), where=surround != 0)
+    contrast = np.abs(ratio - 1.0)
+    return contrast * (contrast**2 / (contrast**2 + _MASKING))
+
+
+def _open_gaussian(values: Values, sigma: float) -> Values:
+    """Filter by a truncated Gaussian that is scaled by its integral, zero outside the picture."""
+    import cv2
+
+    offsets = np.arange(-_CONTRAST_RADIUS, _CONTRAST_RADIUS + 1)
+    window = np.exp(-(offsets**2) / (2.0 * sigma**2)) / (math.sqrt(2.0 * math.pi) * sigma)
+    means = cv2.sepFilter2D(values, cv2.CV_64F, window, window, borderType=cv2.BORDER_CONSTANT)
+    return np.asarray(means, dtype=np.float64)
