@@ -11,7 +11,6 @@ function measureName(name) {
   if (name === "q_abf") return make("span", {}, "Q", make("sup", { text: "AB/F" }));
   if (!name.startsWith("q_")) return name;
   const words = make("span", {}, "Q", make("sub", { text: name.slice(2).toUpperCase() }));
-  if (name === "q_cv") words.append(", less is better");
   return words;
 }
 
