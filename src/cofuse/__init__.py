@@ -7,31 +7,46 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cofuse.alignment import align_stack, aligned
-    from cofuse.depth import estimate_depth
+    from cofuse.alignment import Alignment, align_stack, aligned
+    from cofuse.depth import Depth, estimate_depth
     from cofuse.errors import CofuseError
-    from cofuse.evaluation.simulation import simulate_stack
-    from cofuse.files import read_image, read_stack, write_image
+    from cofuse.evaluation.simulation import Simulation, simulate_stack
+    from cofuse.files import Metadata, read_image, read_metadata, read_stack, write_image
     from cofuse.fusion import PRESETS, AutoSettings, FastSettings, PaperSettings, fuse
     from cofuse.images import Fusion, Stack
     from cofuse.jobs import fuse_files
-    from cofuse.learning import learn_operator, learn_separable_operator
+    from cofuse.jobs.run import Outcome
+    from cofuse.learning import (
+        LearnedOperator,
+        LearningSettings,
+        learn_operator,
+        learn_separable_operator,
+        sample_patches,
+    )
     from cofuse.operators import AnalysisOperator, load_operator
-    from cofuse.progress import Progress
+    from cofuse.progress import Progress, SolverTrace
     from cofuse.sensor import NoiseLaw, estimate_noise
 
 __version__ = "0.1.0"
 
 __all__ = [
     "PRESETS",
+    "Alignment",
     "AnalysisOperator",
     "AutoSettings",
     "CofuseError",
+    "Depth",
     "FastSettings",
     "Fusion",
+    "LearnedOperator",
+    "LearningSettings",
+    "Metadata",
     "NoiseLaw",
+    "Outcome",
     "PaperSettings",
     "Progress",
+    "Simulation",
+    "SolverTrace",
     "Stack",
     "__version__",
     "align_stack",
@@ -44,24 +59,33 @@ __all__ = [
     "learn_separable_operator",
     "load_operator",
     "read_image",
+    "read_metadata",
     "read_stack",
+    "sample_patches",
     "simulate_stack",
     "write_image",
 ]
 
 _HOMES = {
-    "alignment": ("align_stack", "aligned"),
-    "depth": ("estimate_depth",),
+    "alignment": ("Alignment", "align_stack", "aligned"),
+    "depth": ("Depth", "estimate_depth"),
     "errors": ("CofuseError",),
-    "files": ("read_image", "read_stack", "write_image"),
+    "evaluation.simulation": ("Simulation", "simulate_stack"),
+    "files": ("Metadata", "read_image", "read_metadata", "read_stack", "write_image"),
     "fusion": ("PRESETS", "AutoSettings", "FastSettings", "PaperSettings", "fuse"),
     "images": ("Fusion", "Stack"),
     "jobs": ("fuse_files",),
-    "learning": ("learn_operator", "learn_separable_operator"),
-    "sensor": ("NoiseLaw", "estimate_noise"),
+    "jobs.run": ("Outcome",),
+    "learning": (
+        "LearnedOperator",
+        "LearningSettings",
+        "learn_operator",
+        "learn_separable_operator",
+        "sample_patches",
+    ),
     "operators": ("AnalysisOperator", "load_operator"),
-    "progress": ("Progress",),
-    "evaluation.simulation": ("simulate_stack",),
+    "progress": ("Progress", "SolverTrace"),
+    "sensor": ("NoiseLaw", "estimate_noise"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
