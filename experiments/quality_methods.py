@@ -88,13 +88,13 @@ def run_method(method: str, given: Situation, denoised: Denoised) -> Fusion:
                 return fuse(given.unaligned, preset=preset, align=True)
             return fuse(stack, preset=preset)
         case ["reference"]:
-            return Fusion(stack[len(stack) // 2])
+            return Fusion(image=stack[len(stack) // 2])
         case ["untouched"]:
             return fuse(stack, **_fuse_keywords({"denoise": 0.0}))
         case ["bm3d of truth"]:
             if given.noisy_truth is None:
                 raise CofuseError("there is no truth to denoise")
-            return Fusion(denoised(given.noisy_truth, sigma, "bm3d"))
+            return Fusion(image=denoised(given.noisy_truth, sigma, "bm3d"))
         case [denoiser, choice] if denoiser in DENOISERS:
             frames = [denoised(stack.to_levels(f), sigma, denoiser) for f in stack]
             return _fuse_clean(choice, Stack.from_arrays(frames, white=255.0))
@@ -104,7 +104,7 @@ def run_method(method: str, given: Situation, denoised: Denoised) -> Fusion:
             if denoiser.endswith("?"):
                 planes = np.moveaxis(np.atleast_3d(fused).astype(np.float32), -1, 0)
                 sigma = float(np.sqrt(np.mean([noise_level(plane) ** 2 for plane in planes])))
-            return Fusion(denoised(fused, sigma, denoiser.removesuffix("?")), sigma=sigma)
+            return Fusion(image=denoised(fused, sigma, denoiser.removesuffix("?")), sigma=sigma)
     if method.startswith("variant "):
         return _run_variant(VARIANTS[method.removeprefix("variant ")], stack, sigma)
     return METHODS[method](stack, sigma=sigma)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import shutil
 import subprocess
 import sys
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -264,3 +266,21 @@ def test_no_tracked_text_names_somebodys_folders():
         if b"\0" not in content:  # text
             found += [f"{name}: {hit.decode()}" for hit in private.findall(content)]
     assert not found, found
+
+
+def named_types(hint: object) -> Iterator[type]:
+    """Classes of the package in a type hint, also within unions and containers."""
+    if isinstance(hint, type) and hint.__module__.startswith("cofuse."):
+        yield hint
+    for part in typing.get_args(hint):
+        yield from named_types(part)
+
+
+def test_what_public_functions_take_and_return_is_public():
+    public = {getattr(cofuse, name) for name in cofuse.__all__ if name != "PRESETS"}
+    functions = [value for value in public if inspect.isfunction(value)]
+    assert len(functions) > 10
+    for function in functions:
+        hints = typing.get_type_hints(function, None, {"Outcome": cofuse.Outcome})
+        for kind in {kind for hint in hints.values() for kind in named_types(hint)}:
+            assert kind in public, f"{function.__name__} speaks of {kind.__name__}"

@@ -451,7 +451,7 @@ def test_a_grey_picture_is_its_own_only_plane() -> None:
 
 
 def test_a_fusion_is_frozen_and_knows_no_maps_by_default() -> None:
-    fusion = Fusion(grey())
+    fusion = Fusion(image=grey())
     assert fusion.source_map is None
     assert fusion.confidence is None
     assert fusion.sigma == 0.0

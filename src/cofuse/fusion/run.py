@@ -46,13 +46,13 @@ class Run:
     def result(self, image: Pixels, choice: Choice, *, estimated: bool) -> Fusion:
         """Put together what came out."""
         return Fusion(
-            image,
-            choice.index,
-            choice.confidence,
-            self.sigma,
-            estimated,
-            self.trace,
-            self.seconds,
+            image=image,
+            source_map=choice.index,
+            confidence=choice.confidence,
+            sigma=self.sigma,
+            sigma_estimated=estimated,
+            trace=self.trace,
+            seconds=self.seconds,
             device=self.device,
             noise=self.noise,
         )

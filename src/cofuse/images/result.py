@@ -15,7 +15,7 @@ __all__ = ["Fusion"]
 Pixels = NDArray[Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Fusion:
     """The fused picture and how it came about.
 

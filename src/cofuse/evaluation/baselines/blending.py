@@ -43,7 +43,7 @@ def fuse_average(stack: Stack, *, sigma: float = 0.0) -> Fusion:
     for frame in stack:
         total += stack.to_levels(frame)
     mean = (total / len(stack)).astype(np.float32)
-    return Fusion(stack.from_levels(mean), sigma=sigma)
+    return Fusion(image=stack.from_levels(mean), sigma=sigma)
 
 
 def fuse_laplacian(stack: Stack, *, sigma: float = 0.0, window: int = _SALIENCE_SIDE) -> Fusion:
@@ -65,7 +65,9 @@ def fuse_laplacian(stack: Stack, *, sigma: float = 0.0, window: int = _SALIENCE_
     for frame in stack:
         *details, top = _laplacian_pyramid(stack.to_levels(frame), levels)
         merged.add(details, top)
-    return Fusion(stack.from_levels(_collapse(merged.details, merged.mean_top())), sigma=sigma)
+    return Fusion(
+        image=stack.from_levels(_collapse(merged.details, merged.mean_top())), sigma=sigma
+    )
 
 
 def fuse_dwt(stack: Stack, *, sigma: float = 0.0) -> Fusion:
@@ -92,7 +94,7 @@ def fuse_dwt(stack: Stack, *, sigma: float = 0.0) -> Fusion:
     fused = pywt.waverec2([merged.mean_top(), *triples], _WAVELET, axes=(0, 1))
     # An odd side comes back one pixel longer.
     fused = np.asarray(fused, dtype=np.float32)[: stack.height, : stack.width]
-    return Fusion(stack.from_levels(fused), sigma=sigma)
+    return Fusion(image=stack.from_levels(fused), sigma=sigma)
 
 
 def fuse_guided_filter(stack: Stack, *, sigma: float = 0.0) -> Fusion:
@@ -120,9 +122,8 @@ def fuse_guided_filter(stack: Stack, *, sigma: float = 0.0) -> Fusion:
         mask = (chosen == k).astype(np.float64)
         base.add(smooth, _guided_filter(guide, mask, _BASE_RADIUS, _BASE_EPSILON))
         detail.add(levels - smooth, _guided_filter(guide, mask, _DETAIL_RADIUS, _DETAIL_EPSILON))
-    return Fusion(
-        stack.from_levels((base.value() + detail.value()).astype(np.float32)), sigma=sigma
-    )
+    fused = (base.value() + detail.value()).astype(np.float32)
+    return Fusion(image=stack.from_levels(fused), sigma=sigma)
 
 
 class _Merged:

@@ -199,7 +199,8 @@ def _copy_chosen(stack: Stack, source_map: Choice, sigma: float) -> Fusion:
     for k, frame in enumerate(stack):
         mask = source_map == k
         image[mask] = frame[mask]
-    return Fusion(image, source_map.astype(np.min_scalar_type(len(stack) - 1)), sigma=sigma)
+    index = source_map.astype(np.min_scalar_type(len(stack) - 1))
+    return Fusion(image=image, source_map=index, sigma=sigma)
 
 
 def _laplacian_energy(levels: Levels) -> float:

@@ -96,7 +96,8 @@ def fuse_sr_ksvd(
             plane += add_patches(rows.T, plane.shape, positions)
     levels = np.moveaxis(total[:-1] / total[-1], 0, -1).reshape(stack.shape)
     near = np.ix_(_nearest(ys, n, stack.height), _nearest(xs, n, stack.width))
-    return Fusion(stack.from_levels(levels), source_map=choice[near], sigma=float(sigma))
+    image = stack.from_levels(levels)
+    return Fusion(image=image, source_map=choice[near], sigma=float(sigma))
 
 
 def load_dictionary(patch_size: int) -> Floats:
