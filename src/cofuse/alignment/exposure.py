@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import cv2
@@ -156,11 +157,17 @@ def apply_gains(values: NDArray[Any], gains: Sequence[float], white: float) -> N
     was clipped in all channels must neither turn grey nor take a colour. Larger gains take it
     beyond white, where the caller cuts it off.
     """
-    factor = np.asarray(gains, values.dtype)
-    if (factor == 1).all():
+    factors = np.asarray(gains, values.dtype)
+    if (factors == 1).all():
         return values
-    factor = factor if values.ndim == 3 else factor[0]
-    darkest = values.min(axis=2, keepdims=True) if values.ndim == 3 else values
-    fade = np.clip((darkest / white - _HIGHLIGHT) / (1 - _HIGHLIGHT), 0, 1).astype(values.dtype)
-    fade = fade * fade * (3 - 2 * fade)
-    return np.asarray(values * (factor + np.maximum(1 - factor, 0) * fade))
+    planes = values if values.ndim == 3 else values[..., None]
+    result = np.empty_like(planes)
+    for channel in range(planes.shape[2]):  # NumPy is slow along an axis of three
+        np.multiply(planes[..., channel], factors[channel], out=result[..., channel])
+    darkest = reduce(np.minimum, np.moveaxis(planes, 2, 0))
+    bright = darkest > _HIGHLIGHT * white
+    if (factors < 1).any() and bright.any():
+        fade = np.clip((darkest[bright] / white - _HIGHLIGHT) / (1 - _HIGHLIGHT), 0, 1)
+        fade = (fade * fade * (3 - 2 * fade)).astype(values.dtype)[:, None]
+        result[bright] = planes[bright] * (factors + np.maximum(1 - factors, 0) * fade)
+    return result.reshape(values.shape)
