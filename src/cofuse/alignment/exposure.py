@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.alignment.pictures import shrunk
-from cofuse.alignment.transforms import Transform
+from cofuse.alignment.transforms import Transform, to_reduced
 from cofuse.images import Pixels, Stack
 
 __all__ = ["Thumbnail", "apply_gains", "exposure_gains", "largest_values", "thumbnail"]
@@ -117,8 +117,7 @@ def exposure_gains(
 def _move(thumb: Thumbnail, transform: Transform, size: tuple[int, int]) -> Thumbnail:
     """Bring a thumbnail into the place of the reference's; outside it nothing is valid."""
     height, width = thumb.levels.shape[:2]
-    x, y = width / size[1], height / size[0]
-    small = np.array([[x, 0, x / 2 - 0.5], [0, y, y / 2 - 0.5], [0, 0, 1.0]])
+    small = to_reduced(size, (height, width))
     matrix = small @ transform.matrix @ np.linalg.inv(small)
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
     levels, valid = (

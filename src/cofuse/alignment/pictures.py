@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from cofuse.alignment.transforms import to_reduced
 from cofuse.images import Pixels, Stack, luminance
 
 __all__ = ["Level", "Picture", "prepare", "reduce", "shrunk", "white_noise", "without_what_stays"]
@@ -125,13 +126,13 @@ def _hide(level: Level, shown: NDArray[np.bool_]) -> Level:
     return Level(level.values * shown, level.slope_x * shown, level.slope_y * shown, shown)
 
 
-def reduce(frame: Pixels) -> Pixels:
-    """Shrink a frame to the size of the finest level, in its own type where OpenCV can.
+def reduce(frame: Pixels, most_pixels: int = _MOST_PIXELS) -> Pixels:
+    """Shrink a frame to a number of pixels, in its own type; by default to the finest level.
 
-    Before anything else: averages of native values are cheap, 24 million float luminances not.
+    Averages of native values are cheap, 24 million float luminances are not.
     """
     height, width = frame.shape[:2]
-    factor = min(math.sqrt(_MOST_PIXELS / (height * width)), 1.0)
+    factor = min(math.sqrt(most_pixels / (height * width)), 1.0)
     size = tuple(min(max(round(side * factor), 1), _MOST_SIDE) for side in (width, height))
     return frame if size == (width, height) else shrunk(frame, size)
 
@@ -149,8 +150,7 @@ def prepare(reduced: Pixels, stack: Stack) -> Picture:
     """Build the levels of a frame that `reduce` has shrunk."""
     height, width = stack.shape[:2]
     grey = luminance(stack.to_levels(reduced))
-    x, y = grey.shape[1] / width, grey.shape[0] / height
-    to_finest = np.array([[x, 0, x / 2 - 0.5], [0, y, y / 2 - 0.5], [0, 0, 1.0]])
+    to_finest = to_reduced((height, width), grey.shape)
     noise = white_noise(grey)
     levels: list[Level] = []
     detail = 0.0
