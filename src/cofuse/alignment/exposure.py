@@ -19,7 +19,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.alignment.pictures import shrunk
+from cofuse.alignment.pyramid import shrunk
 from cofuse.alignment.transforms import Transform, to_reduced
 from cofuse.images import Pixels, Stack
 

@@ -29,7 +29,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.alignment.pictures import reduce, white_noise
+from cofuse.alignment.pyramid import reduce, white_noise
 from cofuse.alignment.transforms import Transform, to_reduced
 from cofuse.images import Pixels, Stack, luminance
 
@@ -54,7 +54,7 @@ _FINE, _COARSE, _WINDOW = 1.0, 4.0, 8.0
 #: levels; and multiple of the power of both that is detail.
 _NOISE_BAND = math.sqrt((_FINE**-2 + _COARSE**-2 - 4 / (_FINE**2 + _COARSE**2)) / (4 * math.pi))
 _LEAST_CONTRAST, _DETAIL = 0.4, 4.0
-#: Part of a picture that must be detail for it to speak at all, as of a flat one (`pictures`).
+#: Part of a picture that must be detail for it to speak at all, as of a flat one (`pyramid`).
 _LEAST_DETAIL = 0.003
 #: A field is the mean of the shifts around, in Gaussian windows of these widths, each to count
 #: only where the ones before are empty; and where all are, it is 0.

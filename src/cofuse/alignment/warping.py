@@ -17,9 +17,9 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cofuse.alignment.estimation import Alignment
 from cofuse.alignment.exposure import apply_gains
 from cofuse.alignment.parallax import Field, find_field, small
+from cofuse.alignment.stack import Alignment
 from cofuse.alignment.transforms import Transform
 from cofuse.arguments import check
 from cofuse.errors import CofuseError
