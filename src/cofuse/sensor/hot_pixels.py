@@ -39,8 +39,8 @@ _ALWAYS, _STEADY = 0.8, 0.5
 _LARGEST_GROUP = 12
 #: From this size on a group is one pixel spread by demosaicing.
 _SPREAD_GROUP = 3
-#: Rows that are examined together.
-_ROWS = 256
+#: Rows that are examined together, and rows around them that they depend on.
+_ROWS, _HALO = 256, 8
 #: Number and rows of the strips that noise is measured on.
 _STRIPS, _STRIP = 12, 16
 
@@ -137,22 +137,25 @@ def _cleaned(stack: Stack, number: int, found: HotPixels) -> Pixels:
     """Read a frame and replace its stuck pixels."""
     frame = stack[number]
     planes = frame.reshape(*frame.shape[:2], -1)
-    height, width, _ = planes.shape
-    bad = np.zeros((height + 4, width + 4, planes.shape[2]), np.bool_)
-    bad[:2], bad[-2:], bad[:, :2], bad[:, -2:] = True, True, True, True  # outside the frame
-    bad[found.rows + 2, found.columns + 2, found.channels] = True
+    where = found.rows, found.columns, found.channels
     steps = np.arange(-2, 3)
     rows = found.rows[:, None, None] + steps[:, None]
     columns = found.columns[:, None, None] + steps
-    channels = found.channels[:, None, None]
-    around = planes[np.clip(rows, 0, height - 1), np.clip(columns, 0, width - 1), channels]
-    values = np.where(bad[rows + 2, columns + 2, channels], np.nan, around.astype(np.float64))
+    outside = (rows < 0) | (rows >= len(planes)) | (columns < 0) | (columns >= planes.shape[1])
+    around = (
+        np.clip(rows, 0, len(planes) - 1),
+        np.clip(columns, 0, planes.shape[1] - 1),
+        found.channels[:, None, None],
+    )
+    near, bad = (np.ravel_multi_index(place, planes.shape) for place in (around, where))
+    outside |= np.isin(near, bad)  # of no use either
+    values = np.where(outside, np.nan, planes[around].astype(np.float64))
     values = values.reshape(len(found), -1)
     good = ~np.isnan(values).all(axis=1)
     middle = np.nanmedian(values[good], axis=1)
     result = planes.copy()
-    where = found.rows[good], found.columns[good], found.channels[good]
-    result[where] = np.rint(middle) if frame.dtype.kind == "u" else middle
+    whole = frame.dtype.kind == "u"
+    result[tuple(axis[good] for axis in where)] = np.rint(middle) if whole else middle
     return result.reshape(frame.shape)
 
 
@@ -219,56 +222,61 @@ def find_outliers(
     spike
         Whether they are visible, strong, and of a shape that no lens makes.
     """
-    planes = np.ascontiguousarray(frame.reshape(*frame.shape[:2], -1))
-    planes = planes.astype(np.float32) if planes.dtype == np.float64 else planes
-    width, channels = planes.shape[1:]
-    # A patch of 3 x 3 is less than half of 5 x 5: the median does not see it.
-    usual = np.asarray(cv2.medianBlur(planes, 5)).reshape(planes.shape)
-    size = np.asarray(cv2.absdiff(planes, usual)).reshape(planes.shape)
+    planes = frame.reshape(*frame.shape[:2], -1)
+    row_length = planes.shape[1] * planes.shape[2]
     unit = 255.0 / stack.white
-    noise = _noise(stack, size)
+    noise = _noise(stack, planes)
     least = threshold if spikes_only else _BESIDE
     quiet = max(_VISIBLE if spikes_only else 0.0, least * float(noise.min())) / unit
     found = []
     for top in bands:
-        part = size[top : top + _ROWS]
-        places = np.flatnonzero(part > quiet)
-        if len(places):
-            level = np.maximum(_texture(size, top).ravel()[places] * unit, noise[places % channels])
-            strength = part.ravel()[places] * unit / level
-            kept = strength > least
-            found.append((places[kept] + top * width * channels, strength[kept]))
+        start = max(top - _HALO, 0)
+        values, usual, size = _with_median(planes[start : top + _ROWS + _HALO])
+        inner = size[top - start : top - start + _ROWS]
+        here = np.flatnonzero(inner > quiet) + (top - start) * row_length
+        if len(here):
+            texture = _texture(size).ravel()[here] * unit
+            strength = size.ravel()[here] * unit
+            strength /= np.maximum(texture, noise[here % planes.shape[2]])
+            here, strength = here[strength > least], strength[strength > least]
+            excess = stack.to_levels(values.ravel()[here]) - stack.to_levels(usual.ravel()[here])
+            at = np.unravel_index(here, values.shape)
+            spike = (strength > threshold) & _is_spike(values, usual, at, _VISIBLE / unit)
+            found.append((here + start * row_length, excess, spike))
     if not found:
         return np.empty(0, np.intp), np.empty(0, np.float32), np.empty(0, np.bool_)
-    places, strength = (np.concatenate(both) for both in zip(*found, strict=True))
-    excess = stack.to_levels(planes.ravel()[places]) - stack.to_levels(usual.ravel()[places])
-    at = np.unravel_index(places, planes.shape)
-    return places, excess, (strength > threshold) & _is_spike(planes, usual, at, _VISIBLE / unit)
+    places, excess, spike = (np.concatenate(part) for part in zip(*found, strict=True))
+    return places, excess, spike
 
 
-def _noise(stack: Stack, size: Pixels) -> Levels:
+def _with_median(rows: Pixels) -> tuple[Pixels, Pixels, Pixels]:
+    """Return values, the medians of 5 x 5 pixels around them, and how far they are apart."""
+    values = np.ascontiguousarray(rows, np.float32 if rows.dtype == np.float64 else rows.dtype)
+    # A patch of 3 x 3 is less than half of 5 x 5: the median does not see it.
+    usual = np.asarray(cv2.medianBlur(values, 5)).reshape(values.shape)
+    return values, usual, np.asarray(cv2.absdiff(values, usual)).reshape(values.shape)
+
+
+def _noise(stack: Stack, planes: Pixels) -> Levels:
     """Robust standard deviation of every channel's excess, in grey levels."""
-    starts = np.linspace(0, max(len(size) - _STRIP, 0), _STRIPS).astype(int)
-    strips = [size[top : top + _STRIP].reshape(-1, size.shape[2]) for top in np.unique(starts)]
-    strip = np.concatenate(strips)
-    middle = stack.to_levels(np.median(strip[:: max(len(strip) // 100_000, 1)], axis=0))
+    starts = np.linspace(0, max(len(planes) - _STRIP, 0), _STRIPS).astype(int)
+    strips = [_with_median(planes[top : top + _STRIP])[2] for top in np.unique(starts)]
+    strip = np.concatenate([part.reshape(-1, planes.shape[2]) for part in strips])
+    middle = np.median(strip[:: max(len(strip) // 100_000, 1)], axis=0) * (255.0 / stack.white)
     # Rounding hides noise of less than a step.
     rounding = 255.0 / stack.white / 12.0**0.5 if stack.dtype.kind == "u" else 1e-3
     return np.asarray(1.4826 * middle + rounding, np.float32)
 
 
-def _texture(size: Pixels, top: int) -> Levels:
-    """Mean excess of the 9 x 9 pixels around those of a band, without the inner 3 x 3, scaled."""
-    start = max(top - 4, 0)
-    wide = np.ascontiguousarray(size[start : top + _ROWS + 4])
+def _texture(size: Pixels) -> Levels:
+    """Mean excess of the 9 x 9 pixels around, without the inner 3 x 3, times `_TEXTURE`."""
     total, count = (
         cv2.boxFilter(plane, cv2.CV_32F, (9, 9), normalize=False, borderType=cv2.BORDER_CONSTANT)
         - cv2.boxFilter(plane, cv2.CV_32F, (3, 3), normalize=False, borderType=cv2.BORDER_CONSTANT)
-        for plane in (wide, np.ones(wide.shape[:2], np.uint8))
+        for plane in (size, np.ones(size.shape[:2], np.uint8))
     )
     # At the rim fewer pixels are around; mirrored ones would show a stuck pixel beside itself.
-    texture = total.reshape(wide.shape) * (_TEXTURE / np.maximum(count, 1))[..., None]
-    return np.asarray(texture[top - start : top - start + _ROWS], np.float32)
+    return np.asarray(total.reshape(size.shape) * (_TEXTURE / np.maximum(count, 1))[..., None])
 
 
 def _is_spike(
