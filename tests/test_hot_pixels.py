@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import SAMPLE_NAMES, disc_kernel, sample_picture, simulate_stack
 from cofuse.images import Stack
-from cofuse.sensor.hot_pixels import find_hot_pixels, find_outliers, without_hot_pixels
+from cofuse.sensor.hot_pixels import (
+    find_hot_pixels,
+    find_outliers,
+    noise_of,
+    without_hot_pixels,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -196,13 +201,11 @@ def test_outliers_are_those_of_the_definition(
     around = np.lib.stride_tricks.sliding_window_view(padded, (9, 9), axis=(0, 1)).copy()
     around[..., 3:6, 3:6] = np.nan
     texture = 1.5 * np.nanmean(around, axis=(-2, -1))
-    noise = 1.4826 * np.median(size, axis=(0, 1)) + (255.0 / white / 12**0.5 if white > 1 else 1e-3)
-    strength = (size / np.maximum(texture, noise)).ravel()
-    # The noise is measured on some rows only: within 30 % of that of all.
-    assert np.isin(np.flatnonzero(strength > 1.3 * 4.0), places).all()
-    assert (strength[places] > 4.0 / 1.3).all() and len(np.unique(places)) == len(places)
+    strength = (size / np.maximum(texture, noise_of(stack, frame.reshape(70, 90, -1)))).ravel()
+    assert np.isin(np.flatnonzero(strength > 4.0 + 1e-3), places).all()
+    assert (strength[places] > 4.0 - 1e-3).all() and len(np.unique(places)) == len(places)
     np.testing.assert_allclose(found_excess, excess.ravel()[places], atol=1e-3)
-    assert (strength[places[spike]] > threshold / 1.3).all()
+    assert (strength[places[spike]] > threshold - 1e-3).all()
     assert (size.ravel()[places[spike]] > 6.0 - 1e-3).all()
     # To look for spikes alone leaves out none.
     quick, _, still = find_outliers(stack, frame, threshold, [0], spikes_only=True)

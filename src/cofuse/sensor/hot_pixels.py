@@ -21,7 +21,7 @@ from cofuse.errors import CofuseError
 from cofuse.images import Levels, Pixels, Stack
 from cofuse.progress import Progress, ProgressCallback, silent
 
-__all__ = ["HotPixels", "find_hot_pixels", "find_outliers", "without_hot_pixels"]
+__all__ = ["HotPixels", "find_hot_pixels", "find_outliers", "noise_of", "without_hot_pixels"]
 
 #: Strength (see `find_outliers`) of a stuck pixel, and the factor on it where there are two frames.
 _STUCK, _OF_TWO = 8.0, 2.0
@@ -225,7 +225,7 @@ def find_outliers(
     planes = frame.reshape(*frame.shape[:2], -1)
     row_length = planes.shape[1] * planes.shape[2]
     unit = 255.0 / stack.white
-    noise = _noise(stack, planes)
+    noise = noise_of(stack, planes)
     least = threshold if spikes_only else _BESIDE
     quiet = max(_VISIBLE if spikes_only else 0.0, least * float(noise.min())) / unit
     found = []
@@ -257,8 +257,8 @@ def _with_median(rows: Pixels) -> tuple[Pixels, Pixels, Pixels]:
     return values, usual, np.asarray(cv2.absdiff(values, usual)).reshape(values.shape)
 
 
-def _noise(stack: Stack, planes: Pixels) -> Levels:
-    """Robust standard deviation of every channel's excess, in grey levels."""
+def noise_of(stack: Stack, planes: Pixels) -> Levels:
+    """Robust standard deviation of the excess of every channel, (H, W, C), in grey levels."""
     starts = np.linspace(0, max(len(planes) - _STRIP, 0), _STRIPS).astype(int)
     strips = [_with_median(planes[top : top + _STRIP])[2] for top in np.unique(starts)]
     strip = np.concatenate([part.reshape(-1, planes.shape[2]) for part in strips])
