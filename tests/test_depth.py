@@ -11,16 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cofuse.depth import (
-    Depth,
-    confidence_preview,
-    depth_colours,
-    depth_picture,
-    depth_preview,
-    estimate_depth,
-)
+from cofuse.depth import Depth, depth_colours, depth_picture, depth_preview, estimate_depth
 from cofuse.depth.colours import colour_table
 from cofuse.depth.curves import FocusCurve, band_energies, noise_energies
+from cofuse.depth.estimation import small_luminance
 from cofuse.depth.filling import diffuse, enlarge, enlarge_along, spread
 from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import disc_kernel, sample_picture
@@ -264,6 +258,28 @@ def test_enlarging_follows_the_outlines_of_the_guide() -> None:
 # Parts.
 
 
+@given(
+    st.integers(1, 300),
+    st.integers(1, 40),
+    st.sampled_from((np.uint8, np.uint16, np.float32)),
+    st.booleans(),
+    st.sampled_from((1, 2, 3, 4, 8)),
+)
+@settings(max_examples=40, deadline=None)
+def test_small_luminance_is_the_mean_of_the_pixels_that_are_there(
+    height: int, width: int, dtype: Any, colour: bool, scale: int
+) -> None:
+    shape = (height, width, 3) if colour else (height, width)
+    frame = (np.random.default_rng(height).random(shape) * 200).astype(dtype)
+    stack = Stack.from_arrays([frame], white=200.0)
+    plane = (frame @ np.array([0.298936, 0.587043, 0.114021]) if colour else frame) * 1.275
+    small = small_luminance(stack, frame, scale)
+    assert small.shape == (-(-height // scale), -(-width // scale)) and small.dtype == np.float32
+    for y, x in np.ndindex(small.shape):
+        block = plane[y * scale : (y + 1) * scale, x * scale : (x + 1) * scale]
+        assert small[y, x] == pytest.approx(block.mean(), rel=1e-5, abs=1e-4)
+
+
 def test_curve_keeps_what_three_points_need() -> None:
     rng = np.random.default_rng(0)
     energies = rng.uniform(1, 2, (9, 6, 7)).astype(np.float32)
@@ -367,9 +383,6 @@ def test_previews_are_pictures(frames: int, z_step: float | None) -> None:
     assert preview.shape[0] == 150
     assert preview.shape[1] > 200
     assert depth_colours(depth).shape == (300, 400, 3)
-    grey = confidence_preview(depth, largest=200)
-    assert grey.shape == (150, 200, 3)
-    assert (grey == 255).all()
 
 
 # What makes no sense is refused.

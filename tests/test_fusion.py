@@ -23,7 +23,7 @@ from cofuse.images import Stack, to_opponent
 from cofuse.operators import load_operator
 from cofuse.progress import silent
 from cofuse.sensor.law import BANDS
-from tests.test_noise_spectrum import measured_levels
+from tests.test_sensor_spectrum import measured_levels
 
 DTYPES = ("uint8", "uint16", "float32", "float64")
 AUTO, FAST, PAPER = (PRESETS[name] for name in ("auto", "fast", "paper"))

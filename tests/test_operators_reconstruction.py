@@ -22,7 +22,7 @@ from cofuse.operators import (
 from cofuse.operators.reconstruction import reconstruct, shrink, shrink_twice
 from cofuse.progress import Progress
 from cofuse.sensor.spectrum import noise_seen
-from tests.test_noise_spectrum import measured_levels
+from tests.test_sensor_spectrum import measured_levels
 
 Array = np.ndarray[Any, Any]
 

@@ -21,7 +21,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.alignment.pictures import Level, Picture
+from cofuse.alignment.pyramid import Level, Pyramid
 
 __all__ = ["LEAST_EVIDENCE", "evidence"]
 
@@ -49,7 +49,7 @@ _BETWEEN_PIXELS = 0.1
 Matrix = NDArray[np.float64]
 
 
-def evidence(first: Picture, second: Picture, matrix: Matrix, *, stays: bool) -> float:
+def evidence(first: Pyramid, second: Pyramid, matrix: Matrix, *, stays: bool) -> float:
     """Return how much the parts of the pictures agree on a transform, in standard deviations.
 
     Staying in place needs no reason: with `stays` another place must be better, not as good, to
@@ -80,7 +80,7 @@ def evidence(first: Picture, second: Picture, matrix: Matrix, *, stays: bool) ->
     return min(near, far) if min(near, far) < 0 else (near + far) / math.sqrt(2)
 
 
-def _between(first: Picture, second: Picture, matrix: Matrix, level: int) -> Matrix:
+def _between(first: Pyramid, second: Pyramid, matrix: Matrix, level: int) -> Matrix:
     """Return the matrix between pixels of a level."""
     return second.to_level(level) @ matrix @ np.linalg.inv(first.to_level(level))
 

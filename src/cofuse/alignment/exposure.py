@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.alignment.pictures import shrunk
-from cofuse.alignment.transforms import Transform
+from cofuse.alignment.pyramid import shrunk
+from cofuse.alignment.transforms import Transform, to_reduced
 from cofuse.images import Pixels, Stack
 
 __all__ = ["Thumbnail", "apply_gains", "exposure_gains", "largest_values", "thumbnail"]
@@ -116,8 +117,7 @@ def exposure_gains(
 def _move(thumb: Thumbnail, transform: Transform, size: tuple[int, int]) -> Thumbnail:
     """Bring a thumbnail into the place of the reference's; outside it nothing is valid."""
     height, width = thumb.levels.shape[:2]
-    x, y = width / size[1], height / size[0]
-    small = np.array([[x, 0, x / 2 - 0.5], [0, y, y / 2 - 0.5], [0, 0, 1.0]])
+    small = to_reduced(size, (height, width))
     matrix = small @ transform.matrix @ np.linalg.inv(small)
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
     levels, valid = (
@@ -156,11 +156,17 @@ def apply_gains(values: NDArray[Any], gains: Sequence[float], white: float) -> N
     was clipped in all channels must neither turn grey nor take a colour. Larger gains take it
     beyond white, where the caller cuts it off.
     """
-    factor = np.asarray(gains, values.dtype)
-    if (factor == 1).all():
+    factors = np.asarray(gains, values.dtype)
+    if (factors == 1).all():
         return values
-    factor = factor if values.ndim == 3 else factor[0]
-    darkest = values.min(axis=2, keepdims=True) if values.ndim == 3 else values
-    fade = np.clip((darkest / white - _HIGHLIGHT) / (1 - _HIGHLIGHT), 0, 1).astype(values.dtype)
-    fade = fade * fade * (3 - 2 * fade)
-    return np.asarray(values * (factor + np.maximum(1 - factor, 0) * fade))
+    planes = values if values.ndim == 3 else values[..., None]
+    result = np.empty_like(planes)
+    for channel in range(planes.shape[2]):  # NumPy is slow along an axis of three
+        np.multiply(planes[..., channel], factors[channel], out=result[..., channel])
+    darkest = reduce(np.minimum, np.moveaxis(planes, 2, 0))
+    bright = darkest > _HIGHLIGHT * white
+    if (factors < 1).any() and bright.any():
+        fade = np.clip((darkest[bright] / white - _HIGHLIGHT) / (1 - _HIGHLIGHT), 0, 1)
+        fade = (fade * fade * (3 - 2 * fade)).astype(values.dtype)[:, None]
+        result[bright] = planes[bright] * (factors + np.maximum(1 - factors, 0) * fade)
+    return result.reshape(values.shape)

@@ -29,14 +29,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.alignment.pictures import shrunk, white_noise
-from cofuse.alignment.transforms import Transform
+from cofuse.alignment.pyramid import reduce, white_noise
+from cofuse.alignment.transforms import Transform, to_reduced
 from cofuse.images import Pixels, Stack, luminance
 
 __all__ = ["Field", "asked", "find_field", "shows_parallax", "small"]
 
 #: Pixels that frames are reduced to. A fifth of a pixel there is one in 24 million.
-_MOST_PIXELS, _MOST_SIDE = 1_000_000, 32_000
+_MOST_PIXELS = 1_000_000
 #: Shorter side below which nothing can be told: some patches of the search, which are 8 wide.
 _LEAST_SIDE = 32
 #: Frames that are asked, besides the reference: they are kept in memory until all are aligned.
@@ -54,7 +54,7 @@ _FINE, _COARSE, _WINDOW = 1.0, 4.0, 8.0
 #: levels; and multiple of the power of both that is detail.
 _NOISE_BAND = math.sqrt((_FINE**-2 + _COARSE**-2 - 4 / (_FINE**2 + _COARSE**2)) / (4 * math.pi))
 _LEAST_CONTRAST, _DETAIL = 0.4, 4.0
-#: Part of a picture that must be detail for it to speak at all, as of a flat one (`pictures`).
+#: Part of a picture that must be detail for it to speak at all, as of a flat one (`pyramid`).
 _LEAST_DETAIL = 0.003
 #: A field is the mean of the shifts around, in Gaussian windows of these widths, each to count
 #: only where the ones before are empty; and where all are, it is 0.
@@ -77,7 +77,7 @@ class Field:
     def __call__(self, left: int, top: int, width: int, height: int) -> Values:
         """Return the shifts of a rectangle of the reference, (height, width, 2)."""
         corner = np.array([[1.0, 0, left], [0, 1.0, top], [0, 0, 1.0]])
-        to_small = (_to_small(self.shifts.shape, self.size) @ corner)[:2]
+        to_small = (to_reduced(self.size, self.shifts.shape) @ corner)[:2]
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
         return np.asarray(
             cv2.warpAffine(
@@ -97,10 +97,7 @@ class Field:
 
 def small(frame: Pixels, stack: Stack) -> Values:
     """Return the luminance of a frame, which may have been reduced before, in grey levels."""
-    height, width = frame.shape[:2]
-    factor = min(math.sqrt(_MOST_PIXELS / (height * width)), 1.0)
-    size = tuple(min(max(round(side * factor), 1), _MOST_SIDE) for side in (width, height))
-    reduced = frame if size == (width, height) else shrunk(frame, size)
+    reduced = reduce(frame, _MOST_PIXELS)
     return np.ascontiguousarray(luminance(stack.to_levels(reduced)), np.float32)
 
 
@@ -143,20 +140,14 @@ def find_field(
     for n, width in enumerate(_WIDTHS):
         total += _NEXT**n * cv2.GaussianBlur(shifts * trust[..., None], (0, 0), width)
         weights += _NEXT**n * cv2.GaussianBlur(trust, (0, 0), width)
-    to_small = _to_small(reference.shape, size)
+    to_small = to_reduced(size, reference.shape)
     scale = np.diag(to_small)[:2].astype(np.float32)
     return Field(np.asarray(total / weights[..., None] / scale, np.float32), size)
 
 
-def _to_small(shape: tuple[int, ...], size: tuple[int, int]) -> NDArray[np.float64]:
-    """Return the matrix from pixels of a frame to those of its reduced copy."""
-    x, y = shape[1] / size[1], shape[0] / size[0]
-    return np.array([[x, 0, x / 2 - 0.5], [0, y, y / 2 - 0.5], [0, 0, 1.0]])
-
-
 def _put(picture: Values, transform: Transform, size: tuple[int, int]) -> tuple[Values, Values]:
     """Bring a reduced frame into its place; also say where it lies there: 1, and else 0."""
-    to_small = _to_small(picture.shape, size)
+    to_small = to_reduced(size, picture.shape)
     matrix = to_small @ transform.matrix @ np.linalg.inv(to_small)
     across, flags = picture.shape[::-1], cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
     placed = cv2.warpPerspective(

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-__all__ = ["finish", "resample", "weights_at"]
+__all__ = ["resample", "weights_at"]
 
 #: Points of the kernel, and columns beyond a frame's sides that its border is repeated in.
 _TAPS, _PAD = 8, 8
@@ -64,11 +64,10 @@ def weights_at(place: float) -> list[float]:
 
 
 @_jit
-def resample(frame, out, affine, limits, gains, white):  # type: ignore[no-untyped-def]
+def resample(frame, out, affine):  # type: ignore[no-untyped-def]
     """Fill ``out`` with the frame's values at the mapped pixels; both (rows, columns, channels).
 
-    ``affine`` holds a to f of the module. Values are held between the first two ``limits``, then
-    multiplied by ``gains`` as `apply_gains` does, held below the third, and integers rounded.
+    ``affine`` holds a to f of the module; ``out`` is of float32.
     """
     height, width, channels = frame.shape
     rows, columns = out.shape[:2]
@@ -78,10 +77,12 @@ def resample(frame, out, affine, limits, gains, white):  # type: ignore[no-untyp
     # Rows of the first pass: that of row v lies at v modulo their number.
     lines = np.empty((reach, columns * channels), np.float32)
     source = np.empty((width + 2 * _PAD) * channels, np.float32)
-    result = np.empty(columns * channels, np.float32)
     # How far places run ahead of whole pixels along the first pass, and along the second.
-    ahead, below = np.empty_like(result), np.empty_like(result)
-    for i in range(len(result)):
+    ahead, below = (
+        np.empty(columns * channels, np.float32),
+        np.empty(columns * channels, np.float32),
+    )
+    for i in range(columns * channels):
         ahead[i] = (slope - 1.0) * (i // channels)
         below[i] = d * (i // channels)
     made = -1  # the last row that went through the first pass
@@ -95,19 +96,7 @@ def resample(frame, out, affine, limits, gains, white):  # type: ignore[no-untyp
             _pad_row(frame[row], source)
             _across(source, width, channels, ahead, tilt * row + shift, lines[row % reach])
         made = max(made, bottom)
-        _down(lines, height, channels, below, start, result)
-        _finish(result, limits, gains, white, out[y])
-
-
-@_jit
-def finish(frame, out, limits, gains, white):  # type: ignore[no-untyped-def]
-    """Fill ``out`` with the frame's own values, limited and multiplied as `resample` does."""
-    values = np.empty(frame.shape[1] * frame.shape[2], np.float32)
-    for y in range(len(frame)):
-        row = frame[y].reshape(-1)
-        for i in range(len(values)):
-            values[i] = np.float32(row[i])
-        _finish(values, limits, gains, white, out[y])
+        _down(lines, height, channels, below, start, out[y].reshape(-1))
 
 
 @_inner
@@ -208,39 +197,3 @@ def _blend(s0, s1, s2, s3, s4, s5, s6, s7, drift, rest, to):  # type: ignore[no-
         odd = odd * q + (_E[0] * m0 + _E[1] * m1 + _E[2] * m2 + _E[3] * m3)
         odd = odd * q + (_D[0] * m0 + _D[1] * m1 + _D[2] * m2 + _D[3] * m3)
         to[i] = even + odd * t
-
-
-@_inner
-def _finish(values, limits, gains, white, row):  # type: ignore[no-untyped-def]
-    """Hold a row within its limits, make it brighter or darker, and write it in its own type."""
-    low, high, most = limits
-    for i in range(len(values)):
-        values[i] = min(max(values[i], low), high)
-    even = True
-    for gain in gains:
-        even = even and gain == np.float32(1.0)
-    if not even:
-        _brighten(values, gains, white, most)
-    flat = row.reshape(-1)
-    if flat.itemsize < 4:
-        for i in range(len(flat)):
-            flat[i] = np.int32(np.rint(values[i]))
-    else:
-        for i in range(len(flat)):
-            flat[i] = values[i]
-
-
-@_inner
-def _brighten(values, gains, white, most):  # type: ignore[no-untyped-def]
-    """Multiply a row by gains that fade to 1 towards white; see `apply_gains`."""
-    channels, zero, one = len(gains), np.float32(0.0), np.float32(1.0)
-    for start in range(0, len(values), channels):
-        darkest = values[start]
-        for channel in range(1, channels):
-            darkest = min(darkest, values[start + channel])
-        fade = min(max((darkest / white - np.float32(0.9)) / np.float32(0.1), zero), one)
-        fade = fade * fade * (np.float32(3.0) - np.float32(2.0) * fade)
-        for channel in range(channels):
-            gain = gains[channel]
-            factor = gain + max(one - gain, zero) * fade
-            values[start + channel] = min(values[start + channel] * factor, most)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cofuse.alignment.estimation import Alignment
+from cofuse.alignment.stack import Alignment
 from cofuse.alignment.transforms import MODELS, Transform
 from cofuse.errors import CofuseError
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cofuse.errors import CofuseError
 
-__all__ = ["MODELS", "Model", "Transform", "corners", "tangents"]
+__all__ = ["MODELS", "Model", "Transform", "corners", "tangents", "to_reduced"]
 
 #: translation: shift; similarity: and rotation and scale (focus breathing); affine: and shear;
 #: homography: and perspective.
@@ -104,6 +104,12 @@ def corners(shape: tuple[int, ...]) -> Floats:
     """Return the centres of the four corner pixels as (x, y), in the order around the picture."""
     right, bottom = shape[1] - 1.0, shape[0] - 1.0
     return np.array([[0.0, 0.0], [right, 0.0], [right, bottom], [0.0, bottom]])
+
+
+def to_reduced(size: tuple[int, ...], reduced: tuple[int, ...]) -> Floats:
+    """Return the matrix from pixels of a (height, width) to those of a copy reduced to another."""
+    x, y = reduced[1] / size[1], reduced[0] / size[0]
+    return np.array([[x, 0, x / 2 - 0.5], [0, y, y / 2 - 0.5], [0, 0, 1.0]])
 
 
 def tangents(model: Model) -> NDArray[Any]:

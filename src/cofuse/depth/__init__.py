@@ -5,18 +5,16 @@ curve), `filling` (places without one) and come out as a `Depth`; `colours` and 
 show it.
 """
 
-from cofuse.depth.colours import confidence_preview, depth_colours, depth_preview
+from cofuse.depth.colours import depth_colours, depth_preview
 from cofuse.depth.estimation import estimate_depth
 from cofuse.depth.maps import Depth, depth_picture
-from cofuse.depth.point_cloud import ply_bytes, ply_chunks
+from cofuse.depth.point_cloud import ply_chunks
 
 __all__ = [
     "Depth",
-    "confidence_preview",
     "depth_colours",
     "depth_picture",
     "depth_preview",
     "estimate_depth",
-    "ply_bytes",
     "ply_chunks",
 ]

@@ -1,4 +1,4 @@
-"""Depth in colours, with a legend, and confidence in grey: 8-bit RGB to look at."""
+"""Depth in colours, with a legend: 8-bit RGB to look at."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cofuse.depth.maps import Depth
 
-__all__ = ["colour_table", "confidence_preview", "depth_colours", "depth_preview"]
+__all__ = ["colour_table", "depth_colours", "depth_preview"]
 
 Picture = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -105,15 +105,6 @@ def depth_preview(depth: Depth, *, largest: int = _LARGEST, unit: str = "") -> P
         draw.line((left + size, y, left + 1.4 * size, y), fill="black")
         draw.text((left + 1.7 * size, y), text, fill="black", font=font, anchor="lm")
     return np.asarray(canvas)
-
-
-def confidence_preview(depth: Depth, *, largest: int = _LARGEST) -> Picture:
-    """Show the confidence in grey: black where a position was filled in, white where it is sure."""
-    from PIL import Image
-
-    grey = Image.fromarray(np.rint(255.0 * depth.confidence).astype(np.uint8))
-    grey.thumbnail((largest, largest), Image.Resampling.BOX)
-    return np.asarray(grey.convert("RGB"))
 
 
 def _labels(frames: int, most: int) -> list[int]:

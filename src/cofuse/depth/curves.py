@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SCALES", "FocusCurve", "Peaks", "band_energies", "noise_energies"]
+__all__ = ["FocusCurve", "Peaks", "band_energies", "noise_energies"]
 
 Levels = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 Slices = tuple[slice, ...]
 
 #: Number of scales, each half the size of the one before.
-SCALES = 3
+_SCALES = 3
 #: Standard deviations, in pixels of the scale, of the smoothing that the band lies above and of
 #: the window.
 _BAND, _WINDOW = 1.2, 2.5
@@ -54,7 +54,7 @@ def band_energies(picture: Levels) -> list[Levels]:
     import cv2
 
     energies = []
-    for scale in range(SCALES):
+    for scale in range(_SCALES):
         if scale and min(picture.shape) < 4:
             break
         picture = np.asarray(cv2.pyrDown(picture) if scale else picture, np.float32)

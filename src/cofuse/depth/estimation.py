@@ -13,16 +13,18 @@ from cofuse.depth.curves import FocusCurve, Peaks, band_energies, noise_energies
 from cofuse.depth.filling import enlarge, enlarge_along, fill, spread
 from cofuse.depth.maps import Depth
 from cofuse.errors import CofuseError
-from cofuse.images import Pixels, Stack, luminance_weights
+from cofuse.images import Pixels, Stack, luminance
 from cofuse.progress import Progress, ProgressCallback, silent
 from cofuse.sensor import noise_level
 
-__all__ = ["estimate_depth", "small_depth"]
+__all__ = ["estimate_depth", "small_luminance"]
 
 Levels = NDArray[np.float32]
 
 #: Pixels above which a picture is made smaller before its depth is looked for.
 _MOST_PIXELS = 8_000_000
+#: Rows of the smaller picture that are made at a time.
+_BAND = 128
 #: Mean luminance that every frame is brought to: lamps flicker, and shutters are not exact.
 _MEAN = 100.0
 #: Noise that is taken for granted, relative to the mean: arithmetic is not exact.
@@ -93,13 +95,11 @@ def estimate_depth(
     while shape[0] * shape[1] > most_pixels * scale * scale:
         scale *= 2
     chosen = _chosen_frames(source_map, source_confidence, scale)
-    depth = small_depth(stack, scale=scale, chosen=chosen, progress=progress)
+    depth = _small_depth(stack, scale, chosen, progress)
     size = shape[0], shape[1]
     position = depth.position
     if scale > 1 and picture is not None:
-        from cofuse.depth.means import luminance_means
-
-        position = enlarge_along(position, luminance_means(picture, luminance_weights(stack)))
+        position = enlarge_along(position, small_luminance(stack, picture, 1))
     return Depth(
         position=enlarge(position, size),
         confidence=enlarge(depth.confidence, size),
@@ -109,12 +109,8 @@ def estimate_depth(
     )
 
 
-def small_depth(
-    stack: Stack,
-    *,
-    scale: int,
-    chosen: NDArray[np.int32] | None = None,
-    progress: ProgressCallback = silent,
+def _small_depth(
+    stack: Stack, scale: int, chosen: NDArray[np.int32] | None, progress: ProgressCallback
 ) -> Depth:
     """Find the depth of frames made ``scale`` times smaller; the maps are as small.
 
@@ -182,15 +178,32 @@ def _median_around(plane: Levels, step: int) -> Levels:
 
 def _prepare(stack: Stack, frame: Pixels, scale: int) -> tuple[Levels, float]:
     """Turn a frame into a smaller luminance of a set mean, and measure its noise."""
-    from cofuse.depth.means import luminance_means
-
-    picture = luminance_means(frame, luminance_weights(stack), scale)
+    picture = small_luminance(stack, frame, scale)
     variance = noise_level(picture) ** 2
     if stack.dtype.kind == "u":
         variance += (255.0 / stack.white) ** 2 / 12.0
     factor = _MEAN / max(float(picture.mean()), 1e-6)
     picture *= np.float32(factor)
     return picture, max(variance**0.5 * factor, _LEAST_NOISE * _MEAN)
+
+
+def small_luminance(stack: Stack, frame: Pixels, scale: int) -> Levels:
+    """Average the luminance, in grey levels, over blocks of ``scale`` x ``scale`` pixels.
+
+    The last blocks are means of the pixels that are there.
+    """
+    height, width = frame.shape[:2]
+    bands = []
+    # Only a band of rows at a time becomes floats.
+    for top in range(0, height, _BAND * scale):
+        band = luminance(stack.to_levels(frame[top : top + _BAND * scale]))
+        if scale > 1:
+            rows, columns = (np.arange(0, side, scale) for side in band.shape)
+            sums = np.add.reduceat(np.add.reduceat(band, rows, axis=0), columns, axis=1)
+            counts = np.outer(np.diff(rows, append=len(band)), np.diff(columns, append=width))
+            band = np.asarray(sums / counts, np.float32)
+        bands.append(band)
+    return np.concatenate(bands)
 
 
 def _chosen_frames(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cofuse.depth.maps import Depth
 from cofuse.errors import CofuseError
 
-__all__ = ["ply_bytes", "ply_chunks"]
+__all__ = ["ply_chunks"]
 
 #: Rows of points made at a time.
 _ROWS = 128
@@ -86,8 +86,3 @@ def ply_chunks(
         for channel, name in enumerate(("red", "green", "blue")):
             points[name] = tones[:, channel] if tones.ndim == 2 else tones
         yield points.tobytes()
-
-
-def ply_bytes(depth: Depth, colours: NDArray[Any], **options: Any) -> bytes:
-    """Return the whole file of `ply_chunks`; its options are the same."""
-    return b"".join(ply_chunks(depth, colours, **options))

@@ -12,7 +12,7 @@ from cofuse.images.colour import (
     to_opponent,
 )
 from cofuse.images.result import Fusion
-from cofuse.images.stack import PartReader, Pixels, Stack, luminance_weights
+from cofuse.images.stack import PartReader, Pixels, Stack
 
 __all__ = [
     "LUMINANCE_WEIGHTS",
@@ -23,6 +23,5 @@ __all__ = [
     "Stack",
     "from_opponent",
     "luminance",
-    "luminance_weights",
     "to_opponent",
 ]

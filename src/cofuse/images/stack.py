@@ -20,12 +20,12 @@ from numpy.typing import ArrayLike, NDArray
 from cofuse.arguments import check, check_number
 from cofuse.errors import CofuseError
 from cofuse.images.arrays import as_array, checked, describe
-from cofuse.images.colour import LUMINANCE_WEIGHTS, luminance
+from cofuse.images.colour import luminance
 from cofuse.images.spill import Shelf
 from cofuse.images.threads import done_ahead, processors
 from cofuse.images.white import found_white, white_of_type
 
-__all__ = ["PartReader", "Pixels", "Stack", "luminance_weights"]
+__all__ = ["PartReader", "Pixels", "Stack"]
 
 #: A float frame whose values pass this is certainly not on the 0-1 scale.
 _FLOAT_SCALE_LIMIT = 16.0
@@ -299,9 +299,3 @@ class Stack:
     def luminance(self, index: int) -> Levels:
         """Read one frame as grey levels of its luminance, shape (H, W)."""
         return luminance(self.to_levels(self[index]))
-
-
-def luminance_weights(stack: Stack) -> list[float]:
-    """By what to weigh native values so that their sum is luminance in grey levels."""
-    unit = 255.0 / stack.white
-    return [unit * weight for weight in LUMINANCE_WEIGHTS] if stack.is_colour else [unit]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from cofuse.sensor.law import BANDS, WAVELENGTHS, NoiseLaw
 
 if TYPE_CHECKING:
-    from PIL import Image, ImageDraw, ImageFont
+    from PIL import Image
 
 __all__ = ["plot_noise"]
 
@@ -82,17 +83,12 @@ class _Canvas:
     """Draws in the plot's pixels on a picture that is finer."""
 
     def __init__(self, picture: Image.Image) -> None:
-        from PIL import ImageDraw
+        from PIL import ImageDraw, ImageFont
 
-        self._draw: ImageDraw.ImageDraw = ImageDraw.Draw(picture)
-
-    def _font(self, size: float) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-        from PIL import ImageFont
-
-        return ImageFont.load_default(size * _FINER)
+        self._draw = ImageDraw.Draw(picture)
+        self._font = cache(lambda size: ImageFont.load_default(size * _FINER))
 
     def width(self, text: str, size: float) -> float:
-        """Pixels that a text is wide."""
         return self._draw.textlength(text, self._font(size)) / _FINER
 
     def text(
@@ -106,8 +102,7 @@ class _Canvas:
         self._draw.line(path, fill=fill, width=round(width * _FINER), joint="curve")
 
     def disc(self, at: Point, radius: float, fill: str) -> None:
-        (x, y), r = (at[0] * _FINER, at[1] * _FINER), radius * _FINER
-        self._draw.ellipse((x - r, y - r, x + r, y + r), fill=fill)
+        self._draw.circle((at[0] * _FINER, at[1] * _FINER), radius * _FINER, fill=fill)
 
 
 @dataclass

@@ -12,8 +12,14 @@ from numpy.typing import NDArray
 
 from cofuse.images import Stack
 from cofuse.progress import Progress, ProgressCallback
-from cofuse.sensor.bands import COEFFICIENTS, Blocks, cut_blocks, read_windows, window_places
-from cofuse.sensor.blocking import jpeg_grid
+from cofuse.sensor.bands import (
+    COEFFICIENTS,
+    Blocks,
+    cut_blocks,
+    jpeg_grid,
+    read_windows,
+    window_places,
+)
 from cofuse.sensor.law import BANDS
 from cofuse.sensor.residues import GROUP, residues
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cofuse.noise import NoiseLaw, estimate_noise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -17,7 +16,7 @@ from cofuse.images import Stack, luminance
 from cofuse.operators import load_operator
 from cofuse.operators.reconstruction import shrink_twice
 from cofuse.progress import Progress
-from cofuse.sensor import brightness
+from cofuse.sensor import NoiseLaw, brightness, estimate_noise
 from cofuse.sensor.brightness import NoiseModel
 from cofuse.sensor.law import BANDS, CLEAN_BELOW
 

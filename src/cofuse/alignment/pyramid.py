@@ -15,9 +15,18 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from cofuse.alignment.transforms import to_reduced
 from cofuse.images import Pixels, Stack, luminance
 
-__all__ = ["Level", "Picture", "prepare", "reduce", "shrunk", "white_noise", "without_what_stays"]
+__all__ = [
+    "Level",
+    "Pyramid",
+    "build_pyramid",
+    "reduce",
+    "shrunk",
+    "white_noise",
+    "without_what_stays",
+]
 
 #: Pixels of the finest level; larger frames are reduced to it. A hundredth of a pixel there is
 #: a thirtieth in a frame of 24 million pixels.
@@ -73,7 +82,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Pyramid:
     """The levels of a frame, finest first, and what takes its pixels to the finest level.
 
     A pixel x of a level is the pixel 2x of the next finer one.
@@ -100,7 +109,7 @@ class Picture:
         return next((k for k, n in enumerate(sides) if n <= side), len(sides) - 1)
 
 
-def without_what_stays(first: Picture, second: Picture) -> tuple[Picture, Picture]:
+def without_what_stays(first: Pyramid, second: Pyramid) -> tuple[Pyramid, Pyramid]:
     """Hide what two pictures have in common as they lie: a border, a stop, a date, dust.
 
     What moves with the scene is then all that can be compared. On a level where most of the
@@ -125,13 +134,13 @@ def _hide(level: Level, shown: NDArray[np.bool_]) -> Level:
     return Level(level.values * shown, level.slope_x * shown, level.slope_y * shown, shown)
 
 
-def reduce(frame: Pixels) -> Pixels:
-    """Shrink a frame to the size of the finest level, in its own type where OpenCV can.
+def reduce(frame: Pixels, most_pixels: int = _MOST_PIXELS) -> Pixels:
+    """Shrink a frame to a number of pixels, in its own type; by default to the finest level.
 
-    Before anything else: averages of native values are cheap, 24 million float luminances not.
+    Averages of native values are cheap, 24 million float luminances are not.
     """
     height, width = frame.shape[:2]
-    factor = min(math.sqrt(_MOST_PIXELS / (height * width)), 1.0)
+    factor = min(math.sqrt(most_pixels / (height * width)), 1.0)
     size = tuple(min(max(round(side * factor), 1), _MOST_SIDE) for side in (width, height))
     return frame if size == (width, height) else shrunk(frame, size)
 
@@ -145,12 +154,11 @@ def shrunk(picture: NDArray[Any], size: tuple[int, ...]) -> NDArray[Any]:
     return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA))
 
 
-def prepare(reduced: Pixels, stack: Stack) -> Picture:
+def build_pyramid(reduced: Pixels, stack: Stack) -> Pyramid:
     """Build the levels of a frame that `reduce` has shrunk."""
     height, width = stack.shape[:2]
     grey = luminance(stack.to_levels(reduced))
-    x, y = grey.shape[1] / width, grey.shape[0] / height
-    to_finest = np.array([[x, 0, x / 2 - 0.5], [0, y, y / 2 - 0.5], [0, 0, 1.0]])
+    to_finest = to_reduced((height, width), grey.shape)
     noise = white_noise(grey)
     levels: list[Level] = []
     detail = 0.0
@@ -159,7 +167,7 @@ def prepare(reduced: Pixels, stack: Stack) -> Picture:
         levels.append(level)
         detail = max(detail, part)
         if min(grey.shape) < 2 * _LEAST_SIDE:
-            return Picture(tuple(levels), to_finest, (height, width), detail)
+            return Pyramid(tuple(levels), to_finest, (height, width), detail)
         grey = np.asarray(cv2.pyrDown(grey), np.float32)
 
 

@@ -14,8 +14,7 @@ from cofuse import estimate_noise
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.images import Stack, to_opponent
 from cofuse.sensor import noise_level
-from cofuse.sensor.bands import COEFFICIENTS, cut_blocks, read_windows, window_places
-from cofuse.sensor.blocking import jpeg_grid
+from cofuse.sensor.bands import COEFFICIENTS, cut_blocks, jpeg_grid, read_windows, window_places
 from cofuse.sensor.law import BANDS
 from cofuse.sensor.residues import _least_way, residues
 from cofuse.sensor.sampling import _MEDIAN, Floor

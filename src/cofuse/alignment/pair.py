@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.alignment.confirmation import LEAST_EVIDENCE, evidence
-from cofuse.alignment.pictures import Level, Picture, without_what_stays
+from cofuse.alignment.pyramid import Level, Pyramid, without_what_stays
 from cofuse.alignment.transforms import Model, Transform, corners, tangents
 
 __all__ = ["Match", "register"]
@@ -94,7 +94,7 @@ class Match:
 
 
 def register(
-    first: Picture, second: Picture, model: Model, *, start: Matrix | None = None
+    first: Pyramid, second: Pyramid, model: Model, *, start: Matrix | None = None
 ) -> Match:
     """Find the transform that takes pixels of the first picture to those of the second.
 
@@ -110,7 +110,7 @@ def register(
     return other if rescued or other.correlation >= _ALIKE else match
 
 
-def _match(first: Picture, second: Picture, model: Model, start: Matrix | None) -> Match:
+def _match(first: Pyramid, second: Pyramid, model: Model, start: Matrix | None) -> Match:
     """Search, refine and weigh."""
     coarse = first.level_within(_SEARCH_SIDE)
     matrix = _search(first, second, model, coarse) if start is None else start
@@ -128,7 +128,7 @@ def _match(first: Picture, second: Picture, model: Model, start: Matrix | None) 
     return Match(matrix, correlation, least, spread, agreed)
 
 
-def _search(first: Picture, second: Picture, model: Model, level: int) -> Matrix:
+def _search(first: Pyramid, second: Pyramid, model: Model, level: int) -> Matrix:
     """Return the best of all starts, by the correlation after refining them at one level."""
     fourier = _Correlator(first.levels[level])
     b = second.levels[level]
@@ -196,7 +196,7 @@ class _Correlator:
 
 
 def _refine(
-    first: Picture, second: Picture, start: Matrix, model: Model, levels: Sequence[int]
+    first: Pyramid, second: Pyramid, start: Matrix, model: Model, levels: Sequence[int]
 ) -> tuple[Matrix, float]:
     """Take Gauss-Newton steps on some levels together; return the matrix and its spread."""
     # About the centre, in units of half the diagonal, all directions move points alike.
@@ -247,7 +247,7 @@ class _View:
     samples: float
 
     @classmethod
-    def of(cls, first: Picture, second: Picture, directions: list[Matrix], level: int) -> _View:
+    def of(cls, first: Pyramid, second: Pyramid, directions: list[Matrix], level: int) -> _View:
         """Choose an even grid of points, not more than needed."""
         a, to_first = first.levels[level], first.to_level(level)
         height, width = a.shape
@@ -356,7 +356,7 @@ def _corner_spread(covariance: Matrix, directions: list[Matrix], points: Matrix)
 
 
 def _correlation(
-    first: Picture, second: Picture, matrix: Matrix, level: int
+    first: Pyramid, second: Pyramid, matrix: Matrix, level: int
 ) -> tuple[float, float]:
     """Return the correlation of the evened pictures over their overlap, and its error."""
     a, b = first.levels[level], second.levels[level]

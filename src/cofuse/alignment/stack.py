@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cofuse.alignment.exposure import Thumbnail, exposure_gains, largest_values, thumbnail
+from cofuse.alignment.pair import Match, register
 from cofuse.alignment.parallax import asked, shows_parallax, small
-from cofuse.alignment.pictures import Picture, prepare, reduce
-from cofuse.alignment.registration import Match, register
+from cofuse.alignment.pyramid import Pyramid, build_pyramid, reduce
 from cofuse.alignment.transforms import MODELS, Model, Transform, corners
 from cofuse.arguments import check, check_callback, check_number
 from cofuse.errors import CofuseError
@@ -231,10 +231,10 @@ class _Walk:
             yield from self._side(after, start, pictures)
             yield from self._side(before, start, pictures)
 
-    def _side(self, side: range, start: Picture, pictures: Iterator[Picture]) -> Iterator[None]:
+    def _side(self, side: range, start: Pyramid, pictures: Iterator[Pyramid]) -> Iterator[None]:
         """Take the frames on one side of the reference, the nearest first."""
         # The last frame, the one before it, the reference.
-        near: list[tuple[int, Picture]] = [(self.reference, start)]
+        near: list[tuple[int, Pyramid]] = [(self.reference, start)]
         for index, picture in zip(side, pictures, strict=False):
             reason = self._place(index, picture, near)
             if reason is None:
@@ -244,15 +244,15 @@ class _Walk:
                 self._give_up(index, reason)
             yield
 
-    def _read(self, index: int) -> Picture:
+    def _read(self, index: int) -> Pyramid:
         frame = self.stack[index]
         reduced = reduce(frame)
         self.thumbnails[index] = thumbnail(reduced, self.stack, largest=largest_values(frame))
         if index in self.ask:
             self.small[index] = small(reduced, self.stack)
-        return prepare(reduced, self.stack)
+        return build_pyramid(reduced, self.stack)
 
-    def _place(self, index: int, picture: Picture, near: list[tuple[int, Picture]]) -> str | None:
+    def _place(self, index: int, picture: Pyramid, near: list[tuple[int, Pyramid]]) -> str | None:
         """Find a frame from the nearest one that it resembles; or say why it has no place."""
         if picture.is_flat:
             return "it shows no detail"
@@ -269,7 +269,7 @@ class _Walk:
             reasons.append(f"{reason} (compared with {self.stack.names[other]})")
         return reasons[0]
 
-    def _compare(self, first: int, seen: Picture, second: int, picture: Picture) -> None:
+    def _compare(self, first: int, seen: Pyramid, second: int, picture: Pyramid) -> None:
         """Add a pair whose transform is nearly known, unless it says something else."""
         start = self.found[second] @ np.linalg.inv(self.found[first])
         match = register(seen, picture, self.model, start=start)

@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import SAMPLE_NAMES, disc_kernel, sample_picture, simulate_stack
 from cofuse.images import Stack
-from cofuse.sensor import hot_pixels
-from cofuse.sensor.hot_pixels import find_hot_pixels, without_hot_pixels
-from cofuse.sensor.outliers import noise_of, spikes, stand_out
+from cofuse.sensor.hot_pixels import (
+    find_hot_pixels,
+    find_outliers,
+    noise_of,
+    without_hot_pixels,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -177,10 +180,10 @@ def test_wrong_arguments_are_refused() -> None:
     SEEDS,
 )
 @settings(max_examples=40, deadline=None)
-def test_what_is_ruled_out_early_is_no_spike(
+def test_outliers_are_those_of_the_definition(
     dtype: Any, colour: bool, threshold: float, sigma: float, seed: int
 ) -> None:
-    """Against the plain definition, worked out for every pixel in grey levels."""
+    """Excess over noise or texture, worked out for every pixel in grey levels."""
     rng = np.random.default_rng(seed)
     shape = (70, 90, 3) if colour else (70, 90)
     levels = smooth_scene(70, 90, seed)[..., None] if colour else smooth_scene(70, 90, seed)
@@ -189,18 +192,28 @@ def test_what_is_ruled_out_early_is_no_spike(
     levels = np.clip(levels, 0, 255) / 255.0
     white = float(np.iinfo(dtype).max) if np.dtype(dtype).kind == "u" else 1.0
     frame = (np.rint(levels * white) if white > 1 else levels).astype(dtype)
-    stack = Stack.from_arrays([frame])
-    noise, box = noise_of(stack, frame), (5, 66, 9, 80)
-    places, excess, spike = stand_out(stack, frame, noise, max(threshold, 4.0), [box])
-    found, sign = spikes(stack, frame, noise, max(threshold, 4.0), box)
-    np.testing.assert_array_equal(np.sort(found), places[spike])
-    np.testing.assert_array_equal(sign[np.argsort(found)], np.sign(excess[spike]))
+    stack, threshold = Stack.from_arrays([frame]), max(threshold, 4.0)
+    places, found_excess, spike = find_outliers(stack, frame, threshold, [0])
+    planes = frame.reshape(70, 90, -1).astype(np.float32)
+    excess = (planes - cv2.medianBlur(planes, 5).reshape(planes.shape)) * (255.0 / white)
+    size = np.abs(excess)
+    padded = np.pad(size, ((4, 4), (4, 4), (0, 0)), constant_values=np.nan)
+    around = np.lib.stride_tricks.sliding_window_view(padded, (9, 9), axis=(0, 1)).copy()
+    around[..., 3:6, 3:6] = np.nan
+    texture = 1.5 * np.nanmean(around, axis=(-2, -1))
+    strength = (size / np.maximum(texture, noise_of(stack, frame.reshape(70, 90, -1)))).ravel()
+    assert np.isin(np.flatnonzero(strength > 4.0 + 1e-3), places).all()
+    assert (strength[places] > 4.0 - 1e-3).all() and len(np.unique(places)) == len(places)
+    np.testing.assert_allclose(found_excess, excess.ravel()[places], atol=1e-3)
+    assert (strength[places[spike]] > threshold - 1e-3).all()
+    assert (size.ravel()[places[spike]] > 6.0 - 1e-3).all()
+    # To look for spikes alone leaves out none.
+    quick, _, still = find_outliers(stack, frame, threshold, [0], spikes_only=True)
+    np.testing.assert_array_equal(quick[still], places[spike])
 
 
 @pytest.mark.parametrize("frames", [3, 5, 10, 15])
-def test_tiles_and_whole_frames_find_the_same_in_every_colour(
-    frames: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pixels_missed_in_few_frames_are_found_in_every_colour(frames: int) -> None:
     scene = through_focus(np.dstack([smooth_scene(300, 200, 4)] * 3), frames, sigma=1.0)
     rng = np.random.default_rng(5)
     rows, columns = rng.permutation(300)[:30], rng.permutation(200)[:30]
@@ -208,14 +221,10 @@ def test_tiles_and_whole_frames_find_the_same_in_every_colour(
         # Each may be missed once in five frames.
         seen = (np.arange(30) + number) % 5 > 0 if frames >= 5 else np.ones(30, np.bool_)
         frame[rows[seen], columns[seen], np.arange(30)[seen] % 3] = 255
-    stack, found = Stack.from_arrays(scene), {}
-    for share in (0.0, 1.0):
-        monkeypatch.setattr(hot_pixels, "_MANY_TILES", share)
-        result = find_hot_pixels(stack)
-        places = result.rows.tolist(), result.columns.tolist(), result.channels.tolist()
-        found[share] = set(zip(*places, strict=True))
-    truth = set(zip(rows.tolist(), columns.tolist(), (np.arange(30) % 3).tolist(), strict=True))
-    assert found[0.0] == found[1.0] == truth
+    found = find_hot_pixels(Stack.from_arrays(scene))
+    places = found.rows.tolist(), found.columns.tolist(), found.channels.tolist()
+    truth = rows.tolist(), columns.tolist(), (np.arange(30) % 3).tolist()
+    assert set(zip(*places, strict=True)) == set(zip(*truth, strict=True))
 
 
 def test_frames_are_read_until_nothing_is_left_to_find() -> None:

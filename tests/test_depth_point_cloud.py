@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cofuse.depth import Depth, ply_bytes, ply_chunks
+from cofuse.depth import Depth, ply_chunks
 from cofuse.errors import CofuseError
 
 Array = np.ndarray[Any, Any]
@@ -21,6 +21,11 @@ def a_depth(height: int, width: int, *, z_step: float | None = None, seed: int =
     position = rng.uniform(0, 4, (height, width)).astype(np.float32)
     confidence = rng.uniform(0, 1, (height, width)).astype(np.float32)
     return Depth(position, confidence, confidence, 5, z_step)
+
+
+def ply_bytes(depth: Depth, colours: Array, **options: Any) -> bytes:
+    """The whole file."""
+    return b"".join(ply_chunks(depth, colours, **options))
 
 
 def parse(data: bytes) -> list[tuple[float, ...]]:
