@@ -8,13 +8,17 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import typing
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
+import numpy as np
 import pytest
 
 import cofuse
+from cofuse.evaluation.simulation import sample_picture
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -112,14 +116,52 @@ def test_table_allows_nothing_that_is_not_used(room):
         assert allowed <= used, f"{room} no longer uses {sorted(allowed - used)}"
 
 
-def test_rooms_form_no_circle():
-    done: list[str] = []
-    waiting = {room: rooms - {"cofuse"} for room, (rooms, _) in ALLOWED.items()}
-    while waiting:
-        free = [room for room, rooms in waiting.items() if rooms <= set(done)]
-        assert free, f"these rooms import each other in a circle: {sorted(waiting)}"
-        done += free
-        waiting = {room: rooms for room, rooms in waiting.items() if room not in free}
+def test_imports_go_down_the_map():
+    drawing = DOCUMENT.read_text("utf-8").split("```")[1]
+    lines = [words(",".join(line[:44].split())) & set(ALLOWED) for line in drawing.splitlines()]
+    level = {room: number for number, rooms in enumerate(lines) for room in rooms}
+    assert set(level) == set(ALLOWED) - {"__init__", "__main__"}
+    for room, (imports, _) in ALLOWED.items():
+        for other in imports - {"cofuse"}:
+            assert level.get(room, -1) < level[other], f"{room} imports {other}"
+
+
+#: Rooms that call functions they were given: conditions to check, readers of frames, progress.
+CALLING_BACK = {"arguments", "images", "progress"}
+
+
+def test_no_room_calls_back_into_one_above_it(tmp_path):
+    """Imports show what a room knows; what it is handed and calls shows only when it runs."""
+    picture = sample_picture("coffee")[60:220, 80:300]
+    frames = cofuse.simulate_stack(picture, frames=3, sigma=8, seed=1).frames
+    for number, frame in enumerate(frames):
+        cofuse.write_image(tmp_path / f"{number}.png", np.roll(frame, 2 * number, axis=0))
+    found: set[tuple[str, str]] = set()
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_back is not None and frame.f_code.co_name != "<module>":
+            paths = [Path(code.co_filename) for code in (frame.f_back.f_code, frame.f_code)]
+            if all(PACKAGE in path.parents for path in paths):
+                found.add((room_of(paths[0]), room_of(paths[1])))
+
+    threading.setprofile(watch)
+    sys.setprofile(watch)
+    try:
+        outcome = cofuse.fuse_files(
+            tmp_path, tmp_path / "fused.tif", depth_map=tmp_path / "depth.png"
+        )
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    assert not outcome.alignment.already_aligned and outcome.fusion.sigma > 0
+    assert {("jobs", "fusion"), ("fusion", "model"), ("model", "images")} <= found
+    wrong = {
+        (caller, called)
+        for caller, called in found
+        if caller not in CALLING_BACK
+        and called not in {caller, "errors", "arguments", *ALLOWED[caller][0]}
+    }
+    assert not wrong
 
 
 def test_table_keeps_the_great_rules():

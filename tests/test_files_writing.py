@@ -25,13 +25,13 @@ from cofuse.files import (
     check_output,
     check_report,
     encoding,
-    fusion_report,
     read_alpha,
     read_image,
     write_image,
     write_json,
 )
 from cofuse.images import Fusion, Stack
+from cofuse.jobs.report import fusion_report
 from cofuse.progress import SolverTrace
 
 rng = np.random.default_rng(11)

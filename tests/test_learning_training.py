@@ -11,7 +11,7 @@ import pytest
 
 from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import sample_picture
-from cofuse.images import bands
+from cofuse.images import Stack, bands
 from cofuse.images.bands import MIXED_BANDS
 from cofuse.images.tiles import tiles_of
 from cofuse.model import telling, weighing
@@ -195,7 +195,7 @@ def test_weights_are_those_of_the_program(networks, tmp_path, monkeypatch, sourc
     grey = frames[0].mean(1).numpy()
     (tile,) = tiles_of((288, 304), 304, HALO)
     told = telling.frames_told(law)
-    seen = glance(used, lambda number, where: grey[number][where], told, tile)
+    seen = glance(used, Stack.from_arrays(list(grey), white=1.0), told, tile)
     for part, numbers in seen.parts((288, 304)):
         lights = {number: grey[number][part.around] for number in numbers}
         made = weigh(used, seen, part, lights)

@@ -65,7 +65,7 @@ def weighed(
     shape = frames.shape[1], frames.shape[2]
     tile = whole(shape) if tile is None else tile
     told = silence(len(frames)) if told is None else told
-    seen = glance(networks, lambda number, where: frames[number][where], told, tile, keep=keep)
+    seen = glance(networks, Stack.from_arrays(list(frames), white=1.0), told, tile, keep=keep)
     weights = np.zeros((len(frames), MIXED_BANDS, *shape), np.float32)
     for part, numbers in seen.parts(shape):
         lights = {number: frames[number][part.around] for number in numbers}

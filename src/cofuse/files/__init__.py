@@ -8,7 +8,7 @@ from cofuse.files.reading import (
     read_metadata,
     read_stack,
 )
-from cofuse.files.reports import check_report, fusion_report, plain, write_json
+from cofuse.files.reports import check_report, plain, write_json
 from cofuse.files.sources import picture_files
 from cofuse.files.writing import check_output, write_image, written_whole
 
@@ -16,7 +16,6 @@ __all__ = [
     "Metadata",
     "check_output",
     "check_report",
-    "fusion_report",
     "picture_files",
     "plain",
     "read_alpha",

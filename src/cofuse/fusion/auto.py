@@ -19,14 +19,14 @@ from cofuse.fusion.distinct import distinct_frames
 from cofuse.fusion.presets import AutoSettings
 from cofuse.fusion.run import Run
 from cofuse.images import Fusion, Levels, Pixels
-from cofuse.images.bands import MIXED_BANDS, mean_of_channels, smoothed
+from cofuse.images.bands import MIXED_BANDS, smoothed
 from cofuse.images.spill import Shelf
 from cofuse.images.tiles import Tile, tiles_of
 from cofuse.model import restoring, weighing
 from cofuse.model.restoring import NoiseLeft, halved, restore
 from cofuse.model.runtime import Networks, load_networks
 from cofuse.model.telling import FrameTold, frames_told
-from cofuse.model.weighing import glance, weigh
+from cofuse.model.weighing import glance, light, weigh
 from cofuse.progress import Preview, Progress
 from cofuse.sensor import NoiseLaw, estimate_noise
 
@@ -121,28 +121,18 @@ class AutoRun(Run):
         shape = stack.height, stack.width
         side = weighing.tile_side(len(stack), keep=self.keep_features)
 
-        def light(number: int, where: tuple[slice, slice]) -> Levels:
-            return mean_of_channels(self.read(number, where)) / np.float32(255)
-
         for tile in tiles_of(shape, side, weighing.HALO):
             if len(stack) == 1:
                 rows, columns = (part.stop - part.start for part in tile.here)
                 whole = np.ones((1, MIXED_BANDS, rows, columns), np.float32)
-                yield tile, [0], whole, self.read(0, tile.here)
+                yield tile, [0], whole, stack.part_levels(0, tile.here)
             else:
-                seen = glance(networks, light, told, tile, keep=self.keep_features)
+                seen = glance(networks, stack, told, tile, keep=self.keep_features)
                 for part, numbers in seen.parts(shape):
-                    frames = {number: self.read(number, part.around) for number in numbers}
-                    lights = {
-                        number: mean_of_channels(frame) / np.float32(255)
-                        for number, frame in frames.items()
-                    }
+                    frames = {number: stack.part_levels(number, part.around) for number in numbers}
+                    lights = {number: light(frame) for number, frame in frames.items()}
                     weights = weigh(networks, seen, part, lights)
                     yield part, numbers, weights, _mixed(frames.values(), weights, part)
-
-    def read(self, number: int, where: tuple[slice, slice]) -> Levels:
-        """Read a part of a frame, in grey levels."""
-        return self.stack.to_levels(self.stack.part_reader(number)(*where))
 
     def take(self, image: Pixels, tile: Tile, levels: Levels) -> None:
         """Write a tile into the picture in native values, and show it to the preview."""

@@ -228,6 +228,10 @@ class Stack:
         frame = self[index]
         return lambda rows, columns: frame[rows, columns]
 
+    def part_levels(self, index: int, where: tuple[slice, slice]) -> Levels:
+        """Read rows and columns of a frame in grey levels."""
+        return self.to_levels(self.part_reader(index)(*where))
+
     @contextmanager
     def ahead(
         self,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cofuse.alignment import Alignment
 from cofuse.errors import CofuseError
-from cofuse.files import Metadata, fusion_report, plain, write_json
+from cofuse.files import Metadata, plain, write_json
 from cofuse.files.transaction import Transaction, clear_leftovers
 from cofuse.files.writing import check_output
 from cofuse.fusion import fuse
@@ -49,6 +49,7 @@ from cofuse.jobs.placing import (
     reference_index,
     save_transforms,
 )
+from cofuse.jobs.report import fusion_report
 from cofuse.jobs.settings import check_options, check_size, chosen_settings, given_noise
 from cofuse.progress import Preview, ProgressCallback, shortage_told, silent
 

@@ -8,21 +8,27 @@ weight matters there. The weights are the softmax of the scores over the frames.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from cofuse.images import Levels
-from cofuse.images.bands import MIXED_BANDS, REACH, blurred
+from cofuse.images import Levels, Stack
+from cofuse.images.bands import MIXED_BANDS, REACH, blurred, mean_of_channels
 from cofuse.images.tiles import GREY, MULTIPLE, Tile, padded
 from cofuse.model.runtime import Networks
 from cofuse.model.telling import FrameTold
 
-__all__ = ["HALO", "LEAST_SHARE", "Glance", "glance", "tile_side", "weigh", "working_bytes"]
-
-#: Reads rows and columns of a frame's luminance, 0 to 1.
-Read = Callable[[int, tuple[slice, slice]], Levels]
+__all__ = [
+    "HALO",
+    "LEAST_SHARE",
+    "Glance",
+    "glance",
+    "light",
+    "tile_side",
+    "weigh",
+    "working_bytes",
+]
 
 #: Halo of a tile in pixels. The receptive field reaches 112; what lies beyond the halo has never
 #: changed a picture by more than a ten-thousandth of a grey level.
@@ -131,13 +137,13 @@ def working_bytes(shape: tuple[int, int], frames: int, *, keep: bool) -> int:
 
 def glance(
     networks: Networks,
-    read: Read,
+    stack: Stack,
     told: list[FrameTold],
     tile: Tile,
     *,
     keep: bool = True,
 ) -> Glance:
-    """Look at all frames around a tile at a quarter of their size.
+    """Look at all frames of a stack around a tile at a quarter of their size.
 
     Filter responses and features are kept from pass to pass, or computed again.
     """
@@ -146,16 +152,16 @@ def glance(
     numbers = told_numbers(told)
 
     def filtered(number: int) -> Levels:
-        (own,) = networks("filter", _beyond(read(number, tile.around)[None]))
+        (own,) = networks("filter", _beyond(light(stack.part_levels(number, tile.around))[None]))
         return own
 
     owns = [filtered(number) for number in range(count)] if keep else []
-    (stack,) = _pooled(([own] for own in owns or map(filtered, range(count))), count)
+    (pooled,) = _pooled(([own] for own in owns or map(filtered, range(count))), count)
 
     def look(number: int) -> list[Levels]:
         # Responses are dropped one by one as features take their place.
         own = owns.pop(0) if keep else filtered(number)
-        return networks("look", own, stack, numbers[number])
+        return networks("look", own, pooled, numbers[number])
 
     kept = [look(number) for number in range(count)] if keep else []
     shared = networks("share", *_pooled(kept or map(look, range(count)), count))
@@ -166,6 +172,11 @@ def glance(
         contexts.append(networks("weigh", *features, *shared)[0][0])
     side = _part_side(tile_side(count, keep=asked))
     return Glance(tile, contexts, _shares(np.stack([own[:MIXED_BANDS] for own in contexts])), side)
+
+
+def light(levels: Levels) -> Levels:
+    """Luminance as the networks see it: the mean of the channels, white at 1."""
+    return mean_of_channels(levels) / np.float32(255)
 
 
 def _beyond(planes: Levels) -> Levels:
