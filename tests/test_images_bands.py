@@ -16,10 +16,9 @@ from cofuse.images.bands import (
     REACH,
     WINDOWS,
     blurred,
-    octaves_in_bands,
     split,
-    white_in_bands,
 )
+from cofuse.model.telling import octaves_in_bands, white_in_bands
 from cofuse.sensor.law import BANDS, SHARES
 
 Array = NDArray[np.float64]
