@@ -113,6 +113,14 @@ def simulate_stack(
         Whether layers lie in the focus plane nearest to them, each sharp in exactly one frame.
     seed, dtype
         The seed decides scene and noise. Only integer types, default the picture's, are clipped.
+
+    Examples
+    --------
+    >>> import numpy as np, cofuse
+    >>> picture = np.random.default_rng(0).integers(0, 255, (48, 64), np.uint8)
+    >>> made = cofuse.simulate_stack(picture, frames=4, sigma=5, seed=1)
+    >>> len(made.frames), made.truth.shape, made.sigma
+    (4, (48, 64), 5.0)
     """
     check_number("frames", frames, 1, _MOST_FRAMES, whole=True)
     layers = max(3, frames) if layers is None else layers

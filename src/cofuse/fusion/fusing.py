@@ -93,6 +93,21 @@ def fuse(
     -------
     Fusion
         Its ``image`` has the dtype and range of the frames, and their shape unless they were cut.
+
+    Examples
+    --------
+    The left half is sharp in one frame, the right half in the other:
+
+    >>> import numpy as np, cofuse
+    >>> sharp = np.random.default_rng(0).integers(0, 255, (64, 64), np.uint8)
+    >>> soft = np.full_like(sharp, 127)
+    >>> left, right = sharp.copy(), sharp.copy()
+    >>> left[:, 32:], right[:, :32] = soft[:, 32:], soft[:, :32]
+    >>> result = cofuse.fuse([left, right], sigma=0)
+    >>> result.image.shape, result.image.dtype, result.device
+    ((64, 64), dtype('uint8'), 'cpu')
+    >>> result.source_map[32, 8].item(), result.source_map[32, 56].item()
+    (0, 1)
     """
     stack = Stack.of(frames, white=white)
     settings = resolve_preset(preset)

@@ -63,6 +63,14 @@ def estimate_noise(
 
     Every frame is read once, and of it only some windows. Frames have to lie in place, as for
     `fuse`.
+
+    Examples
+    --------
+    >>> import numpy as np, cofuse
+    >>> noise = np.random.default_rng(0).normal(scale=8, size=(3, 128, 128))
+    >>> law = cofuse.estimate_noise((120 + noise).astype(np.float32) / 255)
+    >>> abs(law.sigma - 8) < 0.8
+    True
     """
     check_callback("progress", progress)
     stack = Stack.of(stack)
