@@ -400,3 +400,26 @@ def test_patch_votes_are_a_majority_with_ties_to_the_earlier_frame(
     # Means of at most nine numbers up to 1 in float32.
     np.testing.assert_allclose(result.confidence, total / counts.sum(axis=0), rtol=1e-6)
     assert result.confidence.dtype == np.float32
+
+
+@pytest.mark.parametrize("band", [32, 100, 333])
+def test_small_regions_are_filled_alike_in_bands_of_any_height(band):
+    rng = np.random.default_rng(band)
+    index = np.repeat(np.repeat(rng.integers(0, 3, (18, 2), np.uint8), 40, axis=0), 30, axis=1)
+    specks = rng.random(index.shape) < 0.02
+    index[specks] = 3
+    choice = Choice(index, np.ones(index.shape, np.float32))
+    whole = remove_small_regions(choice, 20, band=len(index))
+    in_bands = remove_small_regions(choice, 20, band=band)
+    assert specks.sum() > 500 and not (whole.index == 3).any()
+    np.testing.assert_array_equal(in_bands.index, whole.index)
+    np.testing.assert_array_equal(in_bands.confidence == 0, specks)
+
+
+def test_a_large_hole_is_filled_from_beyond_the_first_reach():
+    index = np.zeros((900, 3), np.uint8)
+    index[860:] = 4
+    index[40:860] = np.arange(820, dtype=np.uint8)[:, None] % 2 + 5  # rows of three pixels each
+    choice = Choice(index, np.ones(index.shape, np.float32))
+    filled = remove_small_regions(choice, 10, band=100).index
+    assert (filled[:440] == 0).all() and (filled[460:] == 4).all()

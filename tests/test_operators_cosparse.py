@@ -396,3 +396,12 @@ def test_the_estimate_works_in_batches_and_the_slowest_one_speaks() -> None:
     assert trace.iterations == whole.iterations > 5
     _, cut = estimate_patches(y, operator, weight=3.0, max_iterations=5, batch=5)
     assert not cut.converged
+
+
+def test_by_default_it_stops_when_it_is_near_enough() -> None:
+    operator = OPERATORS["overcomplete"]
+    patches = noisy_patches(3, 40, seed=3)
+    code = cosparse_code(patches, operator, weight=8.0)
+    best = cosparse_code(patches, operator, weight=8.0, **TIGHT)
+    assert code.trace.converged and code.trace.iterations < best.trace.iterations
+    assert np.abs(code.patches - best.patches).max() < 0.05  # a twentieth of a grey level

@@ -30,8 +30,8 @@ __all__ = [
     "window_activity",
 ]
 
-#: Rows in which small regions are filled at a time, and the reach around them at first.
-_FILL_BAND, _FILL_REACH = 1024, 128
+#: Rows around a band in which the nearest large region is looked for at first.
+_FILL_REACH = 128
 #: Sides of the boxes, each passed twice, that blend a choice in the bands of a mixture: as wide as
 #: the finest detail in each. The finest band is not blended, lest it be averaged away where the
 #: choice changes from pixel to pixel.
@@ -115,35 +115,36 @@ def gather_patches(
     return gathered
 
 
-def remove_small_regions(choice: Choice, smallest: int) -> Choice:
+def remove_small_regions(choice: Choice, smallest: int, *, band: int = 1024) -> Choice:
     """Give regions of fewer than ``smallest`` pixels to the nearest larger region.
 
     Where the choice changes the confidence becomes 0. A map of nothing but small regions stays.
+    ``band`` is how many rows are filled at a time.
     """
     from cofuse.operators.cpu import region_areas
 
     small = region_areas(choice.index) < smallest
     if small.all() or not small.any():
         return choice
-    index = _filled(choice.index, small)
+    index = _filled(choice.index, small, band)
     confidence = choice.confidence.copy()
     confidence[index != choice.index] = 0
     return Choice(index, confidence)
 
 
-def _filled(index: Indices, small: NDArray[np.bool_]) -> Indices:
+def _filled(index: Indices, small: NDArray[np.bool_], band: int) -> Indices:
     """Give every small place the index of the nearest other one."""
     import cv2
 
     filled = index.copy()
     reach = _FILL_REACH
-    for start in range(0, len(index), _FILL_BAND):
-        rows = slice(start, start + _FILL_BAND)
+    for start in range(0, len(index), band):
+        rows = slice(start, min(start + band, len(index)))
         if not small[rows].any():
             continue
         while True:
-            top, bottom = max(start - reach, 0), start + _FILL_BAND + reach
-            here, inner = small[top:bottom], slice(start - top, start - top + _FILL_BAND)
+            around, inner = _widened(rows, reach, len(index))
+            here = small[around]
             distance, nearest = cv2.distanceTransformWithLabels(
                 here.astype(np.uint8), cv2.DIST_L2, 5, labelType=cv2.DIST_LABEL_PIXEL
             )
@@ -153,7 +154,7 @@ def _filled(index: Indices, small: NDArray[np.bool_]) -> Indices:
             reach *= 2
         # OpenCV numbers the large regions' pixels and gives each small one its nearest's number.
         index_of = np.zeros(int(nearest.max()) + 1, index.dtype)
-        index_of[nearest[~here]] = index[top:bottom][~here]
+        index_of[nearest[~here]] = index[around][~here]
         filled[rows] = index_of[nearest[inner]]
     return filled
 
