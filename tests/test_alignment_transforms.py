@@ -14,7 +14,7 @@ from cofuse.alignment import (
     alignment_to_json,
     common_area,
 )
-from cofuse.alignment.transforms import MODELS, corners, tangents
+from cofuse.alignment.transforms import MODELS, corners, tangents, to_reduced
 from cofuse.errors import CofuseError
 
 few = settings(max_examples=40, deadline=None)
@@ -71,9 +71,55 @@ def test_whole_shifts_are_recognised():
     assert Transform(np.diag([1.0, 1.01, 1.0])).whole_shift is None
 
 
+def test_a_matrix_counts_up_to_its_scale_and_with_its_model():
+    shift = np.array([[1, 0, 3], [0, 1, -4], [0, 0, 1.0]])
+    assert Transform(-2 * shift) == Transform(shift)
+    assert Transform(shift) != Transform(shift, "affine")
+    assert Transform(shift) != Transform(np.eye(3))
+
+
+def test_corners_are_those_of_the_pixels_centres():
+    np.testing.assert_array_equal(corners((5, 9)), [[0, 0], [8, 0], [8, 4], [0, 4]])
+
+
+@pytest.mark.parametrize(("size", "reduced"), [((40, 60), (10, 20)), ((41, 67), (13, 9))])
+def test_a_reduced_picture_has_the_same_borders(size, reduced):
+    """Pixels are squares: the outer borders lie half a pixel beyond the outermost centres."""
+    matrix = Transform(to_reduced(size, reduced), "affine")
+    np.testing.assert_allclose(matrix((-0.5, -0.5)), (-0.5, -0.5), atol=1e-12)
+    far, there = ((shape[1] - 0.5, shape[0] - 0.5) for shape in (size, reduced))
+    np.testing.assert_allclose(matrix(far), there, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("model", "free"),
+    [
+        ("translation", [[0, 0, 1], [0, 0, 1], [0, 0, 0]]),
+        ("similarity", [[1, 1, 1], [1, 1, 1], [0, 0, 0]]),
+        ("affine", [[1, 1, 1], [1, 1, 1], [0, 0, 0]]),
+        ("homography", [[1, 1, 1], [1, 1, 1], [1, 1, 0]]),
+    ],
+)
+def test_tangents_span_what_a_model_may_do(model, free):
+    directions = tangents(model)
+    degrees = {"translation": 2, "similarity": 4, "affine": 6, "homography": 8}[model]
+    assert np.linalg.matrix_rank(directions.reshape(len(directions), 9)) == degrees
+    np.testing.assert_array_equal(np.abs(directions).sum(axis=0) > 0, np.array(free, bool))
+    if model == "similarity":
+        for direction in directions:  # what is added to the identity is a scaled rotation
+            linear = np.eye(2) + 0.1 * direction[:2, :2]
+            gram = linear @ linear.T
+            np.testing.assert_allclose(gram, gram[0, 0] * np.eye(2), atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("matrix", "model"),
-    [(np.eye(2), "similarity"), (np.full((3, 3), np.nan), "affine"), (np.eye(3), "thin plate")],
+    [
+        (np.eye(2), "similarity"),
+        (np.full((3, 3), np.nan), "affine"),
+        (np.diag([1.0, 1.0, 0.0]), "homography"),
+        (np.eye(3), "thin plate"),
+    ],
 )
 def test_bad_transforms_are_refused(matrix, model):
     with pytest.raises(CofuseError):

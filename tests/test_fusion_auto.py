@@ -13,7 +13,7 @@ from cofuse import Progress, fuse
 from cofuse.evaluation.metrics import psnr
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
 from cofuse.fusion import auto
-from cofuse.fusion.auto import AutoRun
+from cofuse.fusion.auto import AutoRun, is_lottery
 from cofuse.fusion.presets import AutoSettings
 from cofuse.images import Stack
 from cofuse.images.bands import MIXED_BANDS, REACH
@@ -78,6 +78,20 @@ def test_a_pixel_where_all_frames_agree_is_theirs() -> None:
     far = 100 - REACH
     assert np.abs(image - frames[0])[:, :far].max() <= 1
     assert np.mean(image[:, :far] == frames[0][:, :far]) > 0.999
+
+
+def test_a_lottery_is_a_weight_near_an_even_share() -> None:
+    # Of five frames an even share is 0.2, and a quarter of the way from there to 1 is 0.4.
+    weights = np.array([0.2, 0.39, 0.41, 1.0], np.float32)
+    assert is_lottery(weights, 5).tolist() == [True, True, False, False]
+    assert is_lottery(np.array([0.6, 0.65], np.float32), 2).tolist() == [True, False]
+
+
+def test_little_noise_is_told_and_taken_out() -> None:
+    frames = [frame.astype(np.float32) for frame in scene(3, sigma=0.6).frames]
+    law = NoiseLaw.white(0.6, frames=3, colour=True)
+    result = fuse(frames, noise=law, white=255.0)
+    assert result.sigma == pytest.approx(0.6)
 
 
 def test_exposures_of_one_focus_are_a_lottery_and_that_is_said() -> None:

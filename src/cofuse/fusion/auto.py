@@ -30,9 +30,9 @@ from cofuse.model.weighing import glance, light, weigh
 from cofuse.progress import Preview, Progress
 from cofuse.sensor import NoiseLaw, estimate_noise
 
-__all__ = ["AutoRun"]
+__all__ = ["AutoRun", "is_lottery"]
 
-#: A choice is a lottery where the largest weight is less than this share of the way from 1/K to 1.
+#: See `is_lottery`.
 _LOTTERY = 0.25
 
 
@@ -84,7 +84,7 @@ class AutoRun(Run):
                 done = lottery = 0
                 for part, numbers, weights, mixture in self.mixed(networks, frames_told(law)):
                     best, largest, confidence[part.here] = _chosen(weights)
-                    lottery += int((len(stack) * largest - 1 < _LOTTERY * (len(stack) - 1)).sum())
+                    lottery += int(is_lottery(largest, len(stack)).sum())
                     index[part.here] = np.array(numbers)[best]
                     if restores:
                         mixtures.write(0, mixture, *part.here)
@@ -139,6 +139,12 @@ class AutoRun(Run):
         image[tile.here] = self.stack.from_levels(levels)
         if self.preview is not None:
             self.preview(*tile.here, image[tile.here])
+
+
+def is_lottery(largest: Levels, frames: int) -> NDArray[np.bool_]:
+    """Where the largest weight is less than `_LOTTERY` of the way from an even share to 1."""
+    even = 1 / frames
+    return np.asarray(largest < even + _LOTTERY * (1 - even))
 
 
 def _mixed(frames: Iterable[Levels], weights: Levels, part: Tile) -> Levels:
