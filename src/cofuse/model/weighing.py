@@ -49,11 +49,12 @@ _LEAST_WEIGHT = 0.001
 #: Sides of tiles in pixels, and the bytes that the features of all frames of a tile may take. The
 #: largest side that fits is taken, because halos then cost least. Where none fits, features are
 #: not kept but computed again.
-_SIDES, _KEPT_BYTES = (1536, 1280, 1024, 768, 512, 256), 300_000_000
+_SIDES, _KEPT_BYTES = (1536, 1280, 1024, 768, 512, 256), 250_000_000
 #: Bytes for a pixel of a frame in `glance`: filter responses, features, and context.
 _FILTERED, _FEATURES, _CONTEXT = 4 * 33 / 16, 4 * (32 / 16 + 48 / 64 + 96 / 256), 4 * 32 / 16
-#: Bytes for a pixel that the networks need at most for themselves.
-_NETWORK_BYTES = 130
+#: Bytes for a pixel that the networks need at most for themselves; the runtime's store, which grows
+#: by doubling, holds more than is in use.
+_NETWORK_BYTES = 320
 
 
 @dataclass(frozen=True)
