@@ -61,6 +61,12 @@ def test_it_takes_several_files_and_paths(stack):
     assert outcome.depth is not None and Path("depth.png").exists()
 
 
+def test_numbers_may_be_numbers(stack):
+    options = {"preset": "fast", "align": False, "sigma": 0}
+    cofuse.fuse_files("stack", "out.tif", bit_depth=16, max_memory=2 * 10**9, **options)
+    assert cofuse.read_image("out.tif").dtype == np.uint16
+
+
 def test_it_never_overwrites_unless_asked(stack):
     cofuse.fuse_files("stack", "out.png", preset="fast", align=False)
     with pytest.raises(cofuse.CofuseError, match="exists"):

@@ -30,6 +30,9 @@ _GROUPS = {
 }
 #: The group that every option is in.
 _GROUP_OF = {field.name: name for name, kind in _GROUPS.items() for field in fields(kind)}
+#: Options that are files, and such as are read as they are typed on a command line.
+_PATHS = {f.name for kind in _GROUPS.values() for f in fields(kind) if "Path" in str(f.type)}
+_AS_TYPED = {"sigma", "max_memory", "bit_depth"}
 
 
 def fuse_files(
@@ -71,11 +74,10 @@ def fuse_files(
             raise CofuseError(
                 "`align_only` writes no picture; align with cofuse.align_stack and cofuse.aligned"
             )
-        kind = {field.name: str(field.type) for field in fields(_GROUPS[_GROUP_OF[name]])}[name]
-        if "Path" in kind and value is not None:
-            value = Path(value)
-        elif name == "sigma":
+        if value is not None and name in _AS_TYPED:
             value = str(value)
+        elif value is not None and name in _PATHS:
+            value = Path(value)
         given[_GROUP_OF[name]][name] = value
     groups = {name: kind(**given[name]) for name, kind in _GROUPS.items()}
     names = [inputs] if isinstance(inputs, str | Path) else inputs
