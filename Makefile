@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile \
 	--no-loadscope-reorder --durations 10
 
-.PHONY: demo demo-page test test-fast test-extras reproduce quality looks bench bench-guard lint format clean
+.PHONY: demo demo-page test test-fast test-extras reproduce quality looks bench lint format clean
 
 demo: $(STAMP)
 	$(BIN)/cofuse demo --output demo --overwrite
@@ -45,11 +45,6 @@ looks: $(STAMP)
 bench: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.peers $(ARGS)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.scaling $(ARGS)
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.kernels $(ARGS)
-
-# Fails when a compiled kernel has become slow, whatever the machine.
-bench-guard: $(STAMP)
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.guard $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -69,15 +69,10 @@ def simulate(picture: Array, count: int, seed: int) -> tuple[list[Array], list[A
             matrix[:2, :2] = turn * (1 + rng.uniform(-SCALE, SCALE))
             matrix[:2, 2] = rng.uniform(-SHIFT, SHIFT, 2) + centre - matrix[:2, :2] @ centre
         back = np.linalg.inv(matrix)
+        turned, moved = back[1::-1, 1::-1], back[1::-1, 2] + margin
+        frame = focused[index]
         frames.append(
-            affine_transform(
-                focused[index],
-                back[1::-1, 1::-1],
-                back[1::-1, 2] + margin,
-                (height, width),
-                order=5,
-                mode="nearest",
-            )
+            affine_transform(frame, turned, moved, (height, width), order=5, mode="nearest")
         )
         truth.append(matrix)
     return frames, truth
@@ -107,12 +102,9 @@ def ecc(frames: list[Array], reference: int) -> list[Array | None]:
     stop = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 200, 1e-6)
     for frame in frames:
         try:
-            start = np.eye(2, 3, dtype=np.float32)
-            _, matrix = cv2.findTransformECC(
-                frames[reference], frame, start, cv2.MOTION_AFFINE, stop, None, 5
-            )
-            full = np.vstack([matrix, [0, 0, 1]])
-            found.append(at_corners(full, frame.shape))
+            start, kind = np.eye(2, 3, dtype=np.float32), cv2.MOTION_AFFINE
+            matrix = cv2.findTransformECC(frames[reference], frame, start, kind, stop, None, 5)[1]
+            found.append(at_corners(np.vstack([matrix, [0, 0, 1]]), frame.shape))
         except cv2.error:
             found.append(None)
     return found
@@ -202,8 +194,7 @@ def main() -> None:
         for name in contenders:
             if (name, sigma) not in errors:
                 continue
-            all_errors = np.array(errors[name, sigma])
-            ranked = np.sort(all_errors)
+            ranked = np.sort(errors[name, sigma])
             middle, most = (ranked[int(part * (len(ranked) - 1))] for part in (0.5, 0.95))
             print(
                 f"| {sigma} | {name} | {len(ranked)} | {middle:.3f} | {most:.3f} "

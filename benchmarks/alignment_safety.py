@@ -32,10 +32,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -54,8 +52,7 @@ MARGIN = 132
 WRONG = 2.0
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """Two frames and what takes pixels of the first to the second, None where nothing does."""
 
     first: Array
@@ -115,10 +112,8 @@ class Scenes:
         self.pictures = [luminance(sample_picture(n).astype(np.float32)) for n in SAMPLE_NAMES]
         if data is not None:
             paths = sorted((data / "photos").glob("*.jpg"))[0 if tuning else 1 :: 2]
-            self.pictures = [
-                np.asarray(cv2.imread(str(path), cv2.IMREAD_GRAYSCALE), np.float32)
-                for path in paths
-            ]
+            photos = (cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) for path in paths)
+            self.pictures = [np.asarray(photo, np.float32) for photo in photos]
 
     def draw(self, rng: Generator, side: int) -> Array:
         """Draw a square scene."""
@@ -144,25 +139,14 @@ def seen(scene: Array, truth: Array, side: int) -> Array:
     """The frame that has at T(x) what the scene, larger by MARGIN, has at x + MARGIN."""
     to_scene = np.linalg.inv(truth)
     to_scene[:2, 2] += MARGIN
-    flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
-    return np.asarray(
-        cv2.warpAffine(
-            scene, to_scene[:2], (side, side), flags=flags, borderMode=cv2.BORDER_REFLECT_101
-        )
-    )
-
-
-def bits(frame: Array) -> Array:
-    return np.clip(np.rint(frame), 0, 255).astype(np.uint8)
+    flags, border = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP, cv2.BORDER_REFLECT_101
+    return cv2.warpAffine(scene, to_scene[:2], (side, side), flags=flags, borderMode=border)
 
 
 def far(rng: Generator, least: float, most: float) -> tuple[float, float]:
     """A shift of some length in any direction."""
     length, angle = rng.uniform(least, most), rng.uniform(0, 2 * np.pi)
     return float(length * np.cos(angle)), float(length * np.sin(angle))
-
-
-Maker = Callable[[Scenes, Generator, int], Pair]
 
 
 def _moved(scenes: Scenes, rng: Generator, side: int, truth: Array) -> Pair:
@@ -286,7 +270,6 @@ def negative(scenes: Scenes, rng: Generator, side: int) -> Pair:
 
 
 def periodic(scenes: Scenes, rng: Generator, side: int) -> Pair:
-    del scenes
     period, angle = float(rng.uniform(8, 40)), rng.uniform(0, np.pi / 2)
     form = int(rng.integers(3))
     ends = far(rng, 0, 2 * period)
@@ -332,10 +315,10 @@ def flat(scenes: Scenes, rng: Generator, side: int) -> Pair:
 
 
 #: Those that must be accepted, and all others.
-GOOD: tuple[Maker, ...] = (
+GOOD = (
     still, shift_40, shift_120, turn, scale, exposure, noise, defocus, focus_stack,
 )  # fmt: skip
-HARD: tuple[Maker, ...] = (
+HARD = (
     border, stop, dust, strong_blur, strong_turn, strong_scale, half_hidden, negative, periodic,
     mirror, no_overlap, unrelated, quarter_turn, flat,
 )  # fmt: skip
@@ -346,7 +329,8 @@ def pair_of(kind: str, number: int, seed: int, scenes: Scenes) -> Pair:
     """Make one pair; the same for the same arguments."""
     rng = np.random.default_rng([seed, list(KINDS).index(kind), number])
     pair = KINDS[kind](scenes, rng, SIDES[number % len(SIDES)])
-    return Pair(bits(pair.first), bits(pair.second), pair.truth)
+    frames = (np.clip(np.rint(f), 0, 255).astype(np.uint8) for f in (pair.first, pair.second))
+    return Pair(*frames, pair.truth)
 
 
 def error_of(pair: Pair) -> float | None:
@@ -384,9 +368,8 @@ def main() -> None:
         total += row
         print(f"| {kind} | " + " | ".join(str(n) for n in row) + " |", flush=True)
     print("| all | " + " | ".join(str(n) for n in total) + " |")
-    print(
-        f"{(time.process_time() - start) / max(total[0], 1):.2f} CPU s a pair, making it included"
-    )
+    spent = (time.process_time() - start) / max(total[0], 1)
+    print(f"{spent:.2f} CPU s a pair, making it included")
 
 
 if __name__ == "__main__":

@@ -13,13 +13,10 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.stacks import MadeStack, StackRecipe
-
-__all__ = ["Contender", "contenders_for", "peer_versions"]
 
 ENFUSE = "enfuse --exposure-weight=0 --saturation-weight=0 --contrast-weight=1 --hard-mask"
 ENFUSE += " --contrast-window-size=9 --compression=none"
@@ -27,6 +24,16 @@ ENFUSE += " --contrast-window-size=9 --compression=none"
 ALIGN_IMAGE_STACK = "align_image_stack -m -f 10 --use-given-order"
 #: Wide enough for BM3D, which takes about 25 s a megapixel and plane.
 _MOST_BM3D_MEGAPIXELS = 2.0
+
+#: Denoises every frame and takes each pixel from the frame with the strongest focus measure.
+_BM3D_JOB = """
+import sys
+from cofuse.evaluation.baselines import resolve_method
+from cofuse.files import read_stack, write_image
+folder, output, sigma = sys.argv[1:]
+fusion = resolve_method("bm3d+focus-measure")(read_stack(folder), sigma=float(sigma))
+write_image(output, fusion.image, overwrite=True)
+"""
 
 #: Makes the command lines of a job: stack, empty working folder, file to write, threads.
 Commands = Callable[[MadeStack, Path, Path, int], list[list[str]]]
@@ -60,19 +67,13 @@ def contenders_for(recipe: StackRecipe, peers_python: str | None = None) -> list
 
 def peer_versions(peers_python: str | None = None) -> dict[str, str]:
     """Versions of the peers that are there."""
-    found = {}
-    for program, flag in (
-        ("enfuse", "--version"),
-        ("align_image_stack", "--help"),
-        ("focus-stack", "--version"),
-    ):
-        if shutil.which(program) and (numbers := re.search(r"\d+\.\d[\w.]*", _said(program, flag))):
-            found[program] = numbers[0]
     python = peers_python or sys.executable
-    for package in ("shinestacker", "openfocus"):
-        if version := _package_version(package, python):
-            found[package] = version
-    return found
+    found = {name: _package_version(name, python) for name in ("shinestacker", "openfocus")}
+    flags = {"enfuse": "--version", "align_image_stack": "--help", "focus-stack": "--version"}
+    for program, flag in flags.items():
+        numbers = re.search(r"\d+\.\d[\w.]*", _said(program, flag))
+        found[program] = numbers[0] if numbers else None
+    return {name: version for name, version in found.items() if version}
 
 
 def _cofuse(recipe: StackRecipe) -> Iterator[Contender]:
@@ -182,8 +183,8 @@ def _bm3d(recipe: StackRecipe) -> Iterator[Contender]:
         return
 
     def commands(stack: MadeStack, _: Path, output: Path, threads: int) -> list[list[str]]:
-        module = [sys.executable, "-m", "benchmarks.bm3d_job"]
-        return [[*module, str(stack.frames[0].parent), str(output), f"{recipe.sigma:g}"]]
+        frames = str(stack.frames[0].parent)
+        return [[sys.executable, "-c", _BM3D_JOB, frames, str(output), f"{recipe.sigma:g}"]]
 
     yield Contender(name, commands)
 
@@ -200,12 +201,7 @@ def _said(*command: str) -> str:
 
 @cache
 def _package_version(package: str, python: str) -> str | None:
-    """Version of a package of another Python, or None where it is not there."""
-    if python == sys.executable:
-        try:
-            return metadata.version(package)
-        except metadata.PackageNotFoundError:
-            return None
+    """Version of a package of a Python, or None where it is not there."""
     code = f"from importlib.metadata import version; print('version', version('{package}'))"
     found = re.search(r"^version (\S+)", _said(python, "-c", code), re.MULTILINE)
     return found[1] if found else None

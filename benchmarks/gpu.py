@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 import tifffile
 
-from benchmarks.measuring import machine_facts
+from benchmarks import measuring
 from benchmarks.stacks import StackRecipe, make_stack
-from benchmarks.tables import Tables, add_output_options, deliver, markdown_table, ratio
 from cofuse import Fusion, Stack, fuse
 
 SIGMA = 15.0
@@ -40,12 +39,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         runs = [_fused(frames, device) for _ in range(options.repeats)]
         fusions[device] = runs[0]
         seconds[device] = {stage: min(run.seconds[stage] for run in runs) for stage in STAGES}
+    name = options.device
+    if name == "cuda":
+        import torch
+
+        name = torch.cuda.get_device_name()
     ours, theirs = fusions["cpu"], fusions[options.device]
     apart = np.abs(ours.image.astype(float) - theirs.image)
     return {
         "kind": "gpu",
-        "machine": machine_facts(),
-        "device": device_name(options.device),
+        "machine": measuring.machine_facts(),
+        "device": name,
         "recipe": recipe.facts(),
         "seconds": {"cpu": seconds["cpu"], "device": seconds[options.device]},
         "largest": float(apart.max()),
@@ -57,14 +61,7 @@ def _fused(frames: list[Any], device: str) -> Fusion:
     return fuse(Stack.from_arrays(frames), sigma=SIGMA, device=device)
 
 
-def device_name(device: str) -> str:
-    """Name a device as its maker does."""
-    import torch
-
-    return str(torch.cuda.get_device_name()) if device == "cuda" else device
-
-
-def tabulate(results: dict[str, Any]) -> Tables:
+def tabulate(results: dict[str, Any]) -> measuring.Tables:
     """One table of the stages."""
     recipe, machine = results["recipe"], results["machine"]
     height, width = recipe["size"]
@@ -77,8 +74,8 @@ def tabulate(results: dict[str, Any]) -> Tables:
     sums = [sum(times.values()) for times in (cpu, device)]
     rows = [(stage, cpu[stage], device[stage]) for stage in STAGES] + [("together", *sums)]
     head = ["stage", "processor, s", "device, s", "times as fast"]
-    body = [[name, f"{a:.2f}", f"{b:.2f}", ratio(a, b)] for name, a, b in rows]
-    return {"gpu": text + "\n\n" + markdown_table(head, body)}
+    body = [[name, f"{a:.2f}", f"{b:.2f}", measuring.ratio(a, b)] for name, a, b in rows]
+    return {"gpu": text + "\n\n" + measuring.markdown_table(head, body)}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -88,9 +85,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--megapixels", type=float, default=24.0)
     parser.add_argument("--frames", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=3)
-    add_output_options(parser, "gpu")
+    measuring.add_output_options(parser, "gpu")
     options = parser.parse_args(arguments)
-    deliver(options, lambda: measure(options), tabulate)
+    measuring.deliver(options, measure, tabulate)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,22 @@
-"""What a process takes: CPU time and memory of it and all its children, and the wall time."""
+"""What a process takes, on what machine, and tables of that in Markdown with places in a document.
+
+Every benchmark writes its results as JSON, and makes its tables from that. A place in a document is
+``<!-- bench:NAME -->`` … ``<!-- /bench -->``; what stands between is replaced.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -17,15 +24,15 @@ from typing import Any
 
 import psutil
 
-__all__ = ["Failure", "Measurement", "machine_facts", "processors", "run_measured"]
-
 #: Seconds between two looks at the memory.
 _INTERVAL = 0.02
 #: Packages whose versions decide times and results.
-_PACKAGES = ("cofuse", "numpy", "numba", "scipy", "opencv-python-headless", "tifffile", "bm3d")
-
+_PACKAGES = ("cofuse", "numpy", "onnxruntime", "opencv-python-headless", "tifffile", "bm3d")
 #: The repository: commands find the benchmarks from here.
 ROOT = Path(__file__).resolve().parents[1]
+
+#: Markdown by the name of its place.
+Tables = dict[str, str]
 
 
 class Failure(Exception):
@@ -47,38 +54,22 @@ class Measurement:
 
     def then(self, other: Measurement) -> Measurement:
         """Put another one, which ran after it, together with this one."""
-        return Measurement(
-            self.cpu + other.cpu,
-            self.wall + other.wall,
-            max(self.peak, other.peak),
-            max(self.load, other.load),
-            self.output + other.output,
-        )
+        cpu, wall = self.cpu + other.cpu, self.wall + other.wall
+        peak, load = max(self.peak, other.peak), max(self.load, other.load)
+        return Measurement(cpu, wall, peak, load, self.output + other.output)
 
 
-def processors(count: int) -> set[int]:
-    """Choose processors to run on, of those that this process may use."""
+def processors(count: int | None = None) -> set[int]:
+    """Choose processors to run on, of those that this process may use; all by default."""
     allowed = sorted(os.sched_getaffinity(0))
+    count = len(allowed) if count is None else count
     if not 1 <= count <= len(allowed):
         raise SystemExit(f"{count} processors were asked for, and {len(allowed)} are there")
     return set(allowed[:count])
 
 
-def _environment(threads: int) -> dict[str, str]:
-    """Variables that keep libraries with threads of their own to so many.
-
-    NumPy's matrix products stay with one thread: cofuse has its own, and two layers of threads
-    wait for each other.
-    """
-    many, one = str(threads), "1"
-    return dict(os.environ) | {"OMP_NUM_THREADS": many, "OPENBLAS_NUM_THREADS": one}
-
-
 def run_measured(
-    command: Sequence[str | Path],
-    *,
-    threads: int,
-    timeout: float = 7200.0,
+    command: Sequence[str | Path], *, threads: int, timeout: float = 7200.0
 ) -> Measurement:
     """Run a command, in the folder of this repository, on so many processors and measure it.
 
@@ -89,6 +80,9 @@ def run_measured(
     """
     chosen, load = processors(threads), os.getloadavg()[0]
     arguments = [str(part) for part in command]
+    # NumPy's matrix products stay with one thread: cofuse has its own, and two layers of threads
+    # wait for each other.
+    limits = {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": "1"}
     with tempfile.TemporaryFile() as output:
         start = time.perf_counter()
         child = subprocess.Popen(
@@ -97,7 +91,7 @@ def run_measured(
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=ROOT,
-            env=_environment(threads),
+            env=dict(os.environ) | limits,
             preexec_fn=lambda: os.sched_setaffinity(0, chosen),
             start_new_session=True,
         )
@@ -146,48 +140,85 @@ def _resident(pid: int) -> int:
 
 def machine_facts() -> dict[str, Any]:
     """Tell on what and with what was measured."""
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
+    named = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    installed = {found.name.lower(): found.version for found in metadata.distributions()}
     return {
-        "processor": _processor(),
+        "processor": processor_name(),
         "processors": os.cpu_count(),
         "memory": psutil.virtual_memory().total,
         "load": os.getloadavg()[0],
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "versions": {name: found for name in _PACKAGES if (found := _version(name))},
-        "commit": _commit(),
+        "versions": {name: installed[name] for name in _PACKAGES if name in installed},
+        "commit": named.stdout.strip(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }
 
 
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+def processor_name() -> str:
+    """Name the processor as its maker does, where the system tells."""
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*: (.*)", info.read_text("utf-8") if info.exists() else "")
+    return found[1] if found else platform.processor() or platform.machine()
 
 
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or "unknown"
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Lay out a table; the first column holds words, the others figures."""
+    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
+    return "\n".join([lines[0], "|---|" + "---:|" * (len(head) - 1), *lines[1:]])
 
 
-def _commit() -> str | None:
-    """Name the commit, and say whether files differ from it."""
-    try:
-        named = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return named.stdout.strip()
+def ratio(ours: float, theirs: float) -> str:
+    """Write ours / theirs: below 1 we took less, above 1 more."""
+    if theirs <= 0:
+        return "–"
+    value = ours / theirs
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def fill_places(text: str, tables: Mapping[str, str]) -> str:
+    """Put tables in their places; one without a place is an error, a place without one stays."""
+    for name, table in tables.items():
+        place = re.compile(rf"(<!-- bench:{re.escape(name)} -->\n).*?(<!-- /bench -->)", re.DOTALL)
+        if len(place.findall(text)) != 1:
+            raise ValueError(f"expected one place <!-- bench:{name} --> … <!-- /bench -->")
+        text = place.sub(lambda m, table=table: f"{m[1]}\n{table}\n\n{m[2]}", text)
+    return text
+
+
+def add_output_options(parser: argparse.ArgumentParser, name: str) -> None:
+    """Add what all benchmarks have: where results go, and making tables of earlier ones."""
+    add = parser.add_argument
+    add("--output", type=Path, default=Path(f"results/{name}.json"))
+    add("--from", dest="earlier", type=Path, help="measure nothing, take these results")
+    add("--update-docs", type=Path, help="put the tables in this document")
+
+
+def write_results(options: argparse.Namespace, results: dict[str, Any]) -> None:
+    """Write results, all or those so far, where the options say."""
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+
+
+def deliver(
+    options: argparse.Namespace,
+    measure: Callable[[argparse.Namespace], dict[str, Any]],
+    tabulate: Callable[[dict[str, Any]], Tables],
+) -> dict[str, Any]:
+    """Measure or read results, write them, print their tables, and place these."""
+    if options.earlier:
+        results: dict[str, Any] = json.loads(options.earlier.read_text("utf-8"))
+    else:
+        results = measure(options)
+        write_results(options, results)
+    tables = tabulate(results)
+    page = "\n\n".join(tables.values()) + "\n"
+    print(page, end="", flush=True)
+    if not options.earlier:
+        options.output.with_suffix(".md").write_text(page, "utf-8")
+    if options.update_docs:
+        document: Path = options.update_docs
+        document.write_text(fill_places(document.read_text("utf-8"), tables), "utf-8")
+    return results

@@ -2,7 +2,7 @@
 
     python -m benchmarks.noise --case 24x10 --rounds 2
 
-A case is MEGAPIXELSxFRAMES of the frames that `benchmarks.memory` makes; they lie in memory.
+A case is MEGAPIXELSxFRAMES of `benchmarks.stacks`; the frames lie in memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.memory import make_frames
+from benchmarks.stacks import StackRecipe, make_stack
 from cofuse import estimate_noise, fuse
 from cofuse.files import read_stack
 
@@ -34,17 +34,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     arguments = parser.parse_args()
     megapixels, frames = (float(part) for part in arguments.case.split("x"))
-    small = [np.zeros((64, 64, 3), np.uint8), np.ones((64, 64, 3), np.uint8)]
-    fuse(small, sigma=0.0)  # compiles the kernels
+    fuse([np.zeros((64, 64, 3), np.uint8)] * 2, sigma=0.0)  # loads what it needs
     with tempfile.TemporaryDirectory() as folder:
-        paths = make_frames(Path(folder), megapixels, int(frames), 0.0)
-        with read_stack(paths).kept() as stack:
-            rows = [
-                (seconds(lambda: estimate_noise(stack)), seconds(lambda: fuse(stack, sigma=0.0)))
-                for _ in range(arguments.rounds)
-            ]
-    for finding, fusing in rows:
-        print(f"noise {finding:.1f} s, clean fusion {fusing:.1f} s: {finding / fusing:.1%}")
+        made = make_stack(StackRecipe(megapixels, int(frames)), Path(folder) / "stack")
+        with read_stack(made.frames).kept() as stack:
+            for _ in range(arguments.rounds):
+                finding = seconds(lambda: estimate_noise(stack))
+                fusing = seconds(lambda: fuse(stack, sigma=0.0))
+                ratio = f"{finding / fusing:.1%}"
+                print(f"noise {finding:.1f} s, clean fusion {fusing:.1f} s: {ratio}")
 
 
 if __name__ == "__main__":

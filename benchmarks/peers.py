@@ -6,10 +6,9 @@
     python -m benchmarks.peers --from results/peers.json --update-docs docs/performance.md
 
 Every program reads the same files and writes one TIFF, each run in a process of its own on the same
-processors; contenders take turns, so what else the machine does hits all alike. cofuse is run a few
-times before that, uncounted, to fill the cache of its compiled kernels. Its rows "cofuse auto" and
-"cofuse fast" are told the noise, and neither align (but where frames moved) nor mend hot pixels,
-for the others do none of this.
+processors; contenders take turns, so what else the machine does hits all alike. The rows "cofuse
+auto" and "cofuse fast" are told the noise, and neither align (but where frames moved) nor mend hot
+pixels, for the others do none of this.
 """
 
 from __future__ import annotations
@@ -23,22 +22,15 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import fnmatch
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks import measuring
 from benchmarks.contenders import Contender, contenders_for, peer_versions
-from benchmarks.measuring import Failure, Measurement, machine_facts, run_measured
 from benchmarks.quality import score
 from benchmarks.stacks import MadeStack, StackRecipe, make_stack
-from benchmarks.tables import (
-    Tables,
-    add_output_options,
-    deliver,
-    markdown_table,
-    ratio,
-    write_results,
-)
 
 CASES = {
     "pair520": StackRecipe(0.27, 2, shape=(520, 520), grey=True, radius=12.0),
@@ -74,12 +66,7 @@ def chosen_cases(options: argparse.Namespace) -> dict[str, StackRecipe]:
 
 
 def run_contender(
-    contender: Contender,
-    stack: MadeStack,
-    scratch: Path,
-    options: argparse.Namespace,
-    *,
-    scored: bool,
+    contender: Contender, stack: MadeStack, scratch: Path, options: Any, *, scored: bool
 ) -> dict[str, Any]:
     """Run one contender once, and score what it wrote."""
     assert contender.commands is not None, "those that are not there are not run"
@@ -87,18 +74,18 @@ def run_contender(
         output = Path(folder) / "fused.tif"
         working = Path(folder) / "working"
         working.mkdir()
-        taken: Measurement | None = None
+        taken: measuring.Measurement | None = None
         for command in contender.commands(stack, working, output, options.threads):
-            part = run_measured(command, threads=options.threads, timeout=options.timeout)
+            part = measuring.run_measured(command, threads=options.threads, timeout=options.timeout)
             taken = part if taken is None else taken.then(part)
         assert taken is not None, "a contender has at least one command"
         if not output.exists():
-            raise Failure("nothing was written")
+            raise measuring.Failure("nothing was written")
         facts: dict[str, Any] = {"cpu": taken.cpu, "wall": taken.wall, "peak": taken.peak}
         facts["load"] = taken.load
         try:
             facts |= score(output, stack.truth, moved=stack.recipe.moved) if scored else {}
-        except Failure as failure:  # its times count all the same
+        except measuring.Failure as failure:  # its times count all the same
             facts["unscored"] = str(failure)
     return facts
 
@@ -107,62 +94,46 @@ def run_case(
     name: str, recipe: StackRecipe, options: argparse.Namespace, scratch: Path
 ) -> dict[str, Any]:
     """Make a stack and let all contenders take turns on it."""
-    folder = scratch / name
-    stack = make_stack(recipe, folder)
+    stack = make_stack(recipe, scratch / name)
     runs: list[dict[str, Any]] = []
-    absent: dict[str, str] = {}
     contenders = contenders_for(recipe, options.peers_python)
     if options.only:
         contenders = [c for c in contenders if any(part in c.name for part in options.only)]
-    for contender in contenders:
-        if contender.commands is None:
-            absent[contender.name] = contender.absent
-    for repeat in range(options.repeats):
-        for contender in contenders:
-            if contender.name in absent:
-                continue
-            try:
-                # The same frames give the same picture: the first is scored.
-                scored = repeat == 0 and not options.no_quality
-                run = run_contender(contender, stack, scratch, options, scored=scored)
-            except Failure as failure:
-                absent[contender.name] = f"failed ({str(failure).splitlines()[0][:60]})"
-                print(f"{name}: {contender.name}: {failure}", file=sys.stderr, flush=True)
-                continue
+    absent = {c.name: c.absent for c in contenders if c.commands is None}
+    for repeat, contender in product(range(options.repeats), contenders):
+        if contender.name in absent:
+            continue
+        try:
+            # The same frames give the same picture: the first is scored.
+            scored = repeat == 0 and not options.no_quality
+            run = run_contender(contender, stack, scratch, options, scored=scored)
             runs.append({"contender": contender.name, "repeat": repeat} | run)
-            print(f"{name}: {contender.name}: {run['cpu']:.1f} CPU s", file=sys.stderr, flush=True)
-    shutil.rmtree(folder)
+            said = f"{run['cpu']:.1f} CPU s"
+        except measuring.Failure as failure:
+            absent[contender.name] = f"failed ({str(failure).splitlines()[0][:60]})"
+            said = str(failure)
+        print(f"{name}: {contender.name}: {said}", file=sys.stderr, flush=True)
+    shutil.rmtree(scratch / name)
     names = [contender.name for contender in contenders]
     return {"recipe": recipe.facts(), "contenders": names, "absent": absent, "runs": runs}
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Run all cases."""
-    facts = machine_facts()
+    facts = measuring.machine_facts()
     facts["versions"] |= peer_versions(options.peers_python)
     settings = {n: getattr(options, n) for n in ("repeats", "threads", "format", "quick")}
     results = {"kind": "peers", "machine": facts, "settings": settings, "cases": {}}
     with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
         scratch = Path(folder).resolve()
-        warm_up(scratch, options)
         for name, recipe in chosen_cases(options).items():
             results["cases"][name] = run_case(name, recipe, options, scratch)
-            write_results(options, results)  # what was measured stays, whatever comes next
+            # What was measured stays, whatever comes next.
+            measuring.write_results(options, results)
     return results
 
 
-def warm_up(scratch: Path, options: argparse.Namespace) -> None:
-    """Let cofuse compile its kernels: with and without noise, in colour and grey."""
-    for sigma, grey in ((0.0, False), (15.0, False), (15.0, True)):
-        folder = scratch / "warm-up"
-        stack = make_stack(StackRecipe(0.5, 4, sigma=sigma, grey=grey, moved=True), folder)
-        for contender in contenders_for(stack.recipe):
-            if contender.name.startswith("cofuse") and contender.commands is not None:
-                run_contender(contender, stack, scratch, options, scored=False)
-        shutil.rmtree(folder)
-
-
-def tabulate(results: dict[str, Any]) -> Tables:
+def tabulate(results: dict[str, Any]) -> measuring.Tables:
     """Make a table a case: medians, and cofuse's CPU time by each contender's."""
     return {f"peers-{n}": "\n\n".join(_table(n, c, results)) for n, c in results["cases"].items()}
 
@@ -205,9 +176,9 @@ def _table(name: str, case: dict[str, Any], results: dict[str, Any]) -> Iterator
         for what, digits in (("psnr", 2), ("ssim", 4)):
             value = middle(contender, what)
             line.append("–" if math.isnan(value) else f"{value:.{digits}f}")
-        line += [ratio(middle(us, "cpu"), cpu) for us in ours]
+        line += [measuring.ratio(middle(us, "cpu"), cpu) for us in ours]
         body.append(line)
-    yield markdown_table(head, body)
+    yield measuring.markdown_table(head, body)
 
 
 def _seconds(value: float) -> str:
@@ -229,10 +200,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--peers-python", help="the Python that has ShineStacker and OpenFocus")
     parser.add_argument("--scratch", type=Path, help="folder for the frames (default: temporary)")
     parser.add_argument("--timeout", type=float, default=3600.0, help="seconds for one command")
-    add_output_options(parser, "peers")
+    measuring.add_output_options(parser, "peers")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the frames go then as well
-    deliver(options, lambda: measure(options), tabulate)
+    measuring.deliver(options, measure, tabulate)
 
 
 if __name__ == "__main__":

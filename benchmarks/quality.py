@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from benchmarks.measuring import Failure
 from cofuse.evaluation.metrics import psnr, ssim
 
-__all__ = ["find_place", "score"]
-
 #: Pixels on which the place is looked for, coarse and then fine.
 _COARSE, _FINE = 250_000, 6_000_000
 #: A place is taken for whole pixels when no corner is off by more than this.
@@ -35,10 +33,11 @@ Matrix = NDArray[np.float32]
 def score(output: Path, truth_file: Path, *, moved: bool) -> dict[str, float]:
     """PSNR and SSIM of a file; ``moved`` says that the result may lie anywhere."""
     truth = tifffile.imread(truth_file)
-    fused = _like(_read(output), truth)
+    fused = _like(tifffile.imread(output, key=0), truth)
     if moved:
         place = find_place(fused, truth)
-        truth = _brought(truth, place, fused.shape[:2])
+        flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
+        truth = cv2.warpAffine(truth, place, fused.shape[1::-1], flags=flags)
         rows, columns = (slice(round(_RIM * n), round((1 - _RIM) * n)) for n in fused.shape[:2])
         fused, truth = fused[rows, columns], truth[rows, columns]
     if fused.shape != truth.shape:
@@ -71,17 +70,9 @@ def find_place(fused: Picture, truth: Picture) -> Matrix:
     return place
 
 
-def _brought(truth: Picture, place: Matrix, size: tuple[int, int]) -> Picture:
-    """Cut the truth out where the result lies."""
-    flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
-    return np.asarray(cv2.warpAffine(truth, place, size[::-1], flags=flags))
-
-
 def _small(picture: Picture, scale: float) -> Picture:
     grey = picture if picture.ndim == 2 else cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
-    if scale == 1.0:
-        return np.asarray(grey)
-    return np.asarray(cv2.resize(grey, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA))
+    return cv2.resize(grey, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
 
 
 def _scaled(place: Matrix, scale: float) -> Matrix:
@@ -91,11 +82,6 @@ def _scaled(place: Matrix, scale: float) -> Matrix:
     offset = place[:, 2] + place[:, :2] @ middle - middle
     scaled[:, 2] = scale * offset - (place[:, :2] @ middle - middle)
     return scaled
-
-
-def _read(path: Path) -> Picture:
-    with tifffile.TiffFile(path) as file:
-        return np.asarray(file.pages[0].asarray())
 
 
 def _like(fused: Picture, truth: Picture) -> Picture:

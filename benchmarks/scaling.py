@@ -2,10 +2,10 @@
 
     python -m benchmarks.scaling                      # up to 50 megapixels and 32 frames
     python -m benchmarks.scaling --quick              # small, about two minutes
-    python -m benchmarks.scaling --from results/scaling.json --plot docs/images/scaling.svg
+    python -m benchmarks.scaling --from results/scaling.json --update-docs docs/performance.md
 
 Every point is a process of its own that reads a stack from files and fuses it with the noise told:
-the CPU time is that of `cofuse.fuse` alone, kernels loaded and warm, decoding of the frames
+the CPU time is that of `cofuse.fuse` alone, networks loaded, decoding of the frames
 included; the memory is the process's peak. Exponents are slopes of log time over log size, fitted
 after the time of a tiny stack has been taken off.
 """
@@ -27,9 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measuring import machine_facts, run_measured
+from benchmarks import measuring
 from benchmarks.stacks import StackRecipe, make_stack
-from benchmarks.tables import Tables, add_output_options, deliver, markdown_table
 
 #: Sides of the question: what changes, over which values, and what stays.
 AXES: dict[str, tuple[Sequence[float], dict[str, Any]]] = {
@@ -86,7 +85,7 @@ def fuse_once(folder: str, preset: str, sigma: float) -> dict[str, Any]:
     frames = read_stack(folder)
     rng = np.random.default_rng(0)
     small = [rng.integers(0, 256, (300, 300, *frames.shape[2:])).astype(np.uint8) for _ in range(3)]
-    fuse(small, sigma=sigma, preset=preset)  # loads the kernels
+    fuse(small, sigma=sigma, preset=preset)  # loads the networks
     wall, cpu = time.perf_counter(), time.process_time()
     result = fuse(frames, sigma=sigma, preset=preset)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
@@ -104,7 +103,7 @@ def measure_point(
         task = json.dumps([str(stack.frames[0].parent), preset, stack_recipe.sigma])
         for _ in range(options.repeats):
             command = [sys.executable, "-m", "benchmarks.scaling", "--child", task]
-            taken = run_measured(command, threads=options.threads)
+            taken = measuring.run_measured(command, threads=options.threads)
             facts = json.loads(taken.output.splitlines()[-1])
             runs.append(facts | {"peak": taken.peak, "load": taken.load})
     middle = {what: median([run[what] for run in runs]) for what in ("cpu", "wall", "peak")}
@@ -116,7 +115,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Measure all points; those that axes share are measured once."""
     axes = QUICK if options.quick else AXES
     axes = {name: axes[name] for name in options.axes.split(",")}
-    facts = machine_facts()  # first of all: the load is that of others
+    facts = measuring.machine_facts()  # first of all: the load is that of others
     known: dict[str, dict[str, Any]] = {}
 
     def point(recipe: dict[str, Any], preset: str) -> dict[str, Any]:
@@ -126,8 +125,6 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         return known[key]
 
     presets = options.presets.split(",")
-    for preset in presets:
-        measure_point(TINY | {"sigma": 15}, preset, options)  # fills the cache of the kernels
     tiny = {preset: point(TINY | {"sigma": 0}, preset) for preset in presets}
     found = [
         {"axis": axis, "value": value, **point(fixed | {axis: value}, preset)}
@@ -136,38 +133,24 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     ]
     settings = {n: getattr(options, n) for n in ("repeats", "threads", "quick")}
     fixed = {axis: stays for axis, (_, stays) in axes.items()}
-    return {
-        "kind": "scaling",
-        "machine": facts,
-        "settings": settings,
-        "fixed": fixed,
-        "tiny": tiny,
-        "points": found,
-    }
+    results = {"kind": "scaling", "machine": facts, "settings": settings, "fixed": fixed}
+    return results | {"tiny": tiny, "points": found}
 
 
-def series(results: dict[str, Any], axis: str) -> dict[str, list[dict[str, Any]]]:
-    """Points of one axis by preset, in order."""
-    lines: dict[str, list[dict[str, Any]]] = {}
-    for point in results["points"]:
-        if point["axis"] == axis:
-            lines.setdefault(point["preset"], []).append(point)
-    return lines
-
-
-def tabulate(results: dict[str, Any]) -> Tables:
+def tabulate(results: dict[str, Any]) -> measuring.Tables:
     """One table an axis, with the exponents under it."""
     tables = {}
     for axis, fixed in results["fixed"].items():
-        lines = series(results, axis)
-        presets = list(lines)
+        points = [point for point in results["points"] if point["axis"] == axis]
+        presets = list(dict.fromkeys(point["preset"] for point in points))
+        lines = [[p for p in points if p["preset"] == preset] for preset in presets]
         head = [TITLES[axis]]
         for preset in presets:
             head += [f"`{preset}` CPU s", f"`{preset}` peak MB"]
         body = []
-        for points in zip(*lines.values(), strict=True):
-            row = [f"{points[0]['value']:g}"]
-            for point in points:
+        for at_value in zip(*lines, strict=True):
+            row = [f"{at_value[0]['value']:g}"]
+            for point in at_value:
                 row += [f"{point['cpu']:.2f}", f"{point['peak'] / 1e6:.0f}"]
             body.append(row)
         stays = ", ".join(f"{TITLES[name]} {value:g}" for name, value in fixed.items())
@@ -175,73 +158,35 @@ def tabulate(results: dict[str, Any]) -> Tables:
         machine = results["machine"]
         text += f" ({machine['processor']}), {machine['date']}, load average {machine['load']:.1f}"
         text += ", a quick run at small size" * results["settings"]["quick"]
-        text += ".\n\n" + markdown_table(head, body)
+        text += ".\n\n" + measuring.markdown_table(head, body)
         if axis != "sigma":
-            fits = {p: _fit(results, axis, p) for p in presets}
-            text += "\n\nExponent of the CPU time: "
-            text += ", ".join(f"`{preset}` {fit}" for preset, fit in fits.items()) + "."
+            fits = []
+            for preset, line in zip(presets, lines, strict=True):
+                values, costs = ([p[what] for p in line] for what in ("value", "cpu"))
+                fit = fit_exponent(values, costs, results["tiny"][preset]["cpu"])
+                fits.append(f"`{preset}` {fit}")
+            text += f"\n\nExponent of the CPU time: {', '.join(fits)}."
         tables[f"scaling-{axis}"] = text
     return tables
 
 
-def _fit(results: dict[str, Any], axis: str, preset: str) -> Fit | None:
-    points = series(results, axis)[preset]
-    sizes, costs = zip(*((p["value"], p["cpu"]) for p in points), strict=True)
-    return fit_exponent(sizes, costs, results["tiny"][preset]["cpu"])
-
-
-def plot(results: dict[str, Any], path: Path) -> None:
-    """Draw CPU time over each axis."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "cofuse"  # the same results give the same file
-    import matplotlib.pyplot as plt
-
-    axes = list(results["fixed"])
-    figure, panels = plt.subplots(1, len(axes), figsize=(3.6 * len(axes), 3.2), squeeze=False)
-    for panel, axis in zip(panels[0], axes, strict=True):
-        for preset, points in series(results, axis).items():
-            label, values = preset, [p["value"] for p in points]
-            if axis != "sigma" and (fit := _fit(results, axis, preset)):
-                label += f": exponent {fit}"
-            panel.plot(values, [p["cpu"] for p in points], "o-", label=label)
-        panel.set_xlabel(TITLES[axis])
-        panel.set_ylabel("CPU seconds")
-        panel.set_yscale("log")
-        if axis != "sigma":
-            panel.set_xscale("log")
-            panel.set_xticks(values, [f"{v:g}" for v in values])
-            panel.minorticks_off()
-        panel.grid(alpha=0.3)
-        panel.legend(fontsize=7)
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    plain = {"Date": None} if path.suffix == ".svg" else {}
-    figure.savefig(path, metadata=plain)
-    plt.close(figure)
-
-
 def main(arguments: list[str] | None = None) -> None:
-    """Measure, fit, write JSON, tables and a picture."""
+    """Measure, fit, write JSON and tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--axes", default="megapixels,frames,sigma")
     parser.add_argument("--presets", default="auto,fast")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2, help="processors to run on")
     parser.add_argument("--quick", action="store_true", help="small sizes, about two minutes")
-    parser.add_argument("--plot", type=Path, help="also draw the results to this file")
     parser.add_argument("--scratch", type=Path, help="folder for the frames (default: temporary)")
     parser.add_argument("--child", help=argparse.SUPPRESS)
-    add_output_options(parser, "scaling")
+    measuring.add_output_options(parser, "scaling")
     options = parser.parse_args(arguments)
     if options.child:
         print(json.dumps(fuse_once(*json.loads(options.child))))
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the frames go then as well
-    results = deliver(options, lambda: measure(options), tabulate)
-    if options.plot:
-        plot(results, options.plot)
+    measuring.deliver(options, measure, tabulate)
 
 
 if __name__ == "__main__":

@@ -17,12 +17,9 @@ from typing import Any
 import cv2
 import numpy as np
 import tifffile
-from numba import njit
 from numpy.typing import NDArray
 
-from cofuse.evaluation.simulation import disc_kernel
-
-__all__ = ["MadeStack", "StackRecipe", "frame_motion", "make_stack"]
+from cofuse.evaluation.simulation import disc_kernel, wavy_disc
 
 #: Pixels around the frames that the scene has more, so that a moved frame invents no border.
 _MARGIN = 48
@@ -117,7 +114,7 @@ def make_stack(recipe: StackRecipe, folder: Path) -> MadeStack:
         blurred = _blurred_rows(ground, rows, recipe.radius)
         for number, plane in enumerate(focus):
             at = _blur_radius(recipe, depth[rows] - np.float32(plane))
-            _interpolate(blurred, at, rendered[number, rows])
+            rendered[number, rows] = _interpolated(blurred, at)
     inner = slice(_MARGIN, -_MARGIN)
     truth = ground.copy()
     _stand(truth, things, [0.0] * len(things))
@@ -211,11 +208,8 @@ def _things(ground: Bytes, depth: Floats, rng: np.random.Generator) -> list[_Thi
         row, column = divmod(int(cell), columns)
         top, left = row * (height // rows), column * (width // columns)
         y, x = (np.arange(side, dtype=np.float32) - side / 2 for _ in range(2))
-        angle = np.arctan2(y[:, None], x)
-        outline = np.full((side, side), 0.32 * side, np.float32)
-        for waves in (2, 3, 5):
-            outline *= 1.0 + 0.12 * np.cos(waves * angle + rng.uniform(0.0, 2 * np.pi))
-        cover = np.clip(outline - np.hypot(y[:, None], x) + 0.5, 0.0, 1.0).astype(np.float32)
+        waves = ((count, 0.12, rng.uniform(0.0, 2 * np.pi)) for count in (2, 3, 5))
+        cover = wavy_disc(y, x, 0.32 * side, waves).astype(np.float32)
         # Another part of the ground, turned and with its tones reversed, is what they are made of.
         other = 255.0 - ground[::-1, ::-1][top : top + side, left : left + side].astype(np.float32)
         near = float(depth[top + side // 2, left + side // 2] * rng.uniform(0.2, 0.7))
@@ -237,16 +231,12 @@ def _blurred_rows(ground: Bytes, rows: slice, radius: float) -> Bytes:
     return out
 
 
-@njit(nogil=True, cache=True)
-def _interpolate(blurred, at, out):  # type: ignore[no-untyped-def]
+def _interpolated(blurred: Bytes, at: Floats) -> Bytes:
     """Take every pixel between the two blurs around its radius ``at``."""
-    for y in range(at.shape[0]):
-        for x in range(at.shape[1]):
-            step = int(at[y, x])
-            part = at[y, x] - np.float32(step)
-            for c in range(out.shape[2]):
-                a, b = np.float32(blurred[step, y, x, c]), np.float32(blurred[step + 1, y, x, c])
-                out[y, x, c] = np.uint8(a + part * (b - a) + np.float32(0.5))
+    step = at.astype(np.intp)[None, ..., None]
+    part = (at - at.astype(np.intp).astype(np.float32))[..., None]
+    a, b = (np.take_along_axis(blurred, s, 0)[0].astype(np.float32) for s in (step, step + 1))
+    return (a + part * (b - a) + np.float32(0.5)).astype(np.uint8)
 
 
 def _blur_radius(recipe: StackRecipe, away: Floats) -> Floats:

@@ -10,9 +10,8 @@ noise of 15 grey levels, estimated, by PSNR.
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,11 @@ import numpy as np
 
 from cofuse import Stack, fuse
 from cofuse.evaluation.metrics import psnr
-from cofuse.fusion import auto
-from cofuse.model import restoring, weighing
+from cofuse.model import restoring, telling, weighing
 from experiments.looks_stacks import grey_levels, real_stacks
-from experiments.pictures import noisy, whu
+from experiments.pictures import add_data_option, data_folder, noisy, whu
 from experiments.quality_plan import WHU_SEEN
 from experiments.realness import Frames
-
-__all__ = ["VARIANTS", "varied"]
 
 _REAL = ("bowl", "coffee", "damselfly", "pcb", "sky")
 _RIM = 8
@@ -44,65 +40,32 @@ def _largest_alone(weights: Any) -> Any:
     return (best / best.sum(axis=0)).astype(np.float32)
 
 
-@contextmanager
-def _weights_changed(change: Callable[[Any], Any]) -> Iterator[None]:
-    plain = auto.weigh
-
-    def changed(*args: Any) -> Any:
-        return change(plain(*args))
-
-    with mock.patch.object(auto, "weigh", changed):
-        yield
+def _changed(owner: Any, name: str, change: Callable[[Any], Any]) -> Callable[[], Any]:
+    """Pass on, in place of what a function returns, what is made of it."""
+    plain = getattr(owner, name)
+    return lambda: mock.patch.object(owner, name, lambda *given: change(plain(*given)))
 
 
-@contextmanager
-def _untold(**numbers: float) -> Iterator[None]:
-    plain = auto.frames_told
-
-    def told(law: Any) -> Any:
-        return [replace(own, **numbers) for own in plain(law)]
-
-    with mock.patch.object(auto, "frames_told", told):
-        yield
+def _untold(told: Any) -> Any:
+    return [replace(own, fine=0.0, coarse=0.0) for own in told]
 
 
-@contextmanager
-def _as_one_frame() -> Iterator[None]:
-    plain = auto.NoiseLeft.scales
-
-    def scales(noise: Any, numbers: Any, weights: Any) -> Any:
-        return np.ones_like(plain(noise, numbers, weights))
-
-    with mock.patch.object(auto.NoiseLeft, "scales", scales):
-        yield
-
-
-@contextmanager
-def _asked_once() -> Iterator[None]:
-    plain = restoring._change
-
-    def change(networks: Any, colours: Any, told: Any, _: int) -> Any:
-        return plain(networks, colours, told, 0)
-
-    with mock.patch.object(restoring, "_change", change):
-        yield
-
-
-def _any_change(levels: Any) -> Any:
-    return np.full_like(levels, np.inf)
-
-
+_ask = restoring._change
 #: Name, and how to make `auto` do so.
 VARIANTS: dict[str, Callable[[], Any]] = {
     "`auto`": nullcontext,
-    "one weight for all bands": lambda: _weights_changed(_one_for_all_bands),
-    "the largest weight alone": lambda: _weights_changed(_largest_alone),
+    "one weight for all bands": _changed(weighing.Glance, "weigh", _one_for_all_bands),
+    "the largest weight alone": _changed(weighing.Glance, "weigh", _largest_alone),
     "faint weights kept": lambda: mock.patch.object(weighing, "_LEAST_WEIGHT", 0.0),
     "no frame left out by a glance": lambda: mock.patch.object(weighing, "LEAST_SHARE", 0.0),
-    "noise not told to the networks": lambda: _untold(fine=0.0, coarse=0.0),
-    "noise left taken for that of a frame": _as_one_frame,
-    "restored on even pixels alone": _asked_once,
-    "changes not held to what varies": lambda: mock.patch.object(restoring, "_varies", _any_change),
+    "noise not told to the networks": _changed(telling, "frames_told", _untold),
+    "noise left taken for that of a frame": _changed(restoring.NoiseLeft, "scales", np.ones_like),
+    "restored on even pixels alone": lambda: mock.patch.object(
+        restoring, "_change", lambda networks, colours, told, _: _ask(networks, colours, told, 0)
+    ),
+    "changes not held to what varies": _changed(
+        restoring, "_varies", lambda levels: np.full_like(levels, np.inf)
+    ),
 }
 
 
@@ -116,14 +79,12 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--data", type=Path, default=os.environ.get("COFUSE_DATA"), help="picture collections")
+    add_data_option(parser, workers=False)
     add("--real", nargs="*", default=_REAL, metavar="NAME", help="real stacks")
     add("--pairs", type=int, default=6, help="MFI-WHU pairs")
     add("--out", type=Path, default=Path("results") / "looks", help="folder of aligned frames")
     given = parser.parse_args()
-    if given.data is None:
-        parser.error("name the folder of the picture collections with --data or COFUSE_DATA")
-    data = Path(given.data).resolve()
+    data = data_folder(parser, given)
     stacks = [s for s in real_stacks(data, given.out / "stacks") if s.name in given.real]
     heads = [*(s.name for s in stacks), "MFI-WHU, σ = 0", "σ = 15"]
     print(f"| variant | {' | '.join(heads)} |\n|{'---|' * (1 + len(heads))}", flush=True)
@@ -146,7 +107,8 @@ def _pairs(name: str, data: Path, count: int, sigma: int) -> str:
     rim = slice(_RIM, -_RIM)
     for number in WHU_SEEN[:count]:
         frames, truth = whu(data, number)
-        picture = varied(name, noisy(frames, sigma, number))
+        stack = Stack.from_arrays(noisy(frames, sigma, number), white=255.0)
+        picture = varied(name, stack)
         scores.append(psnr(picture[rim, rim], truth[rim, rim]))
     return f"{np.mean(scores):.2f}"
 

@@ -1,4 +1,4 @@
-"""The letter's claims, one by one, held against the JSON of the experiments.
+"""The letter's claims, one by one, held against what was measured.
 
 A claim *holds* where the means over all pairs say so at every point measured; differences between
 methods are paired, with 95 % intervals over pairs. The verdict on a claim is that on the letter's
@@ -11,14 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-from experiments.cases import LABELS, LETTER_METHODS, OURS, RIVALS
-from experiments.letter import read, read_times
+from experiments.letter import LETTER_METHODS, OURS, RIVALS
+from experiments.methods import LABELS
 from experiments.statistics import Row, difference, mean, pick, scores_by_item, values
-
-__all__ = ["METRICS", "REFERENCES", "claims", "judge"]
 
 METRICS = {"q_mi": "Q_MI", "q_abf": "Q^AB/F"}
 REFERENCES = ("noisy", "clean")
@@ -30,15 +27,9 @@ _RATIOS = {0: 1.05, 15: 1.13}
 Finding = dict[str, Any]
 
 
-def claims(results: Path) -> list[dict[str, Any]]:
-    """Judge all claims from the files of figure 3, figure 4 and table 1."""
-    third, fourth = (pick(read(results, name)["rows"]) for name in ("figure3", "figure4"))
-    return judge(third, fourth, read_times(results))
-
-
 def judge(third: list[Row], fourth: list[Row], times: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Judge all claims from the rows of both figures and the table of times."""
-    both = list({json.dumps(r["case"], sort_keys=True): r for r in third + fourth}.values())
+    both = list({json.dumps(r["trial"], sort_keys=True): r for r in third + fourth}.values())
     return [
         _claim(
             "above",
@@ -77,20 +68,20 @@ def _variants(
     found = []
     for method in methods:
         for reference in REFERENCES:
-            findings = find(method, reference)
-            against = [f["text"] for f in findings if not f["holds"]]
-            found.append(
-                {
-                    "method": method,
-                    "label": LABELS[method],
-                    "scoring": f"{reference} sources",
-                    "holds": not against if findings else None,
-                    "points": len(findings),
-                    "points_for": len(findings) - len(against),
-                    "against": against,
-                }
-            )
+            found.append(_variant(method, f"{reference} sources", find(method, reference)))
     return found
+
+
+def _variant(method: str, scoring: str, findings: list[Finding]) -> dict[str, Any]:
+    against = [f["text"] for f in findings if not f["holds"]]
+    return {
+        "method": method,
+        "scoring": scoring,
+        "holds": not against if findings else None,
+        "points": len(findings),
+        "points_for": len(findings) - len(against),
+        "against": against,
+    }
 
 
 def _above(rows: list[Row], method: str, reference: str) -> list[Finding]:
@@ -154,27 +145,13 @@ def _times(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found = []
     for method in OURS:
         for rival in ("sr-ksvd", "sr-ksvd-dense"):
-            against, measured, count = [], [], 0
+            findings = []
             for entry in table:
                 ratio = entry["ratios"][rival]
-                if entry["method"] != method or not ratio.count:
-                    continue
-                claimed = _RATIOS[int(entry["sigma"])]
-                text = f"σ = {entry['sigma']:g}: {ratio.text(3)} times (letter {claimed})"
-                count += 1
-                measured.append(text)
-                if abs(ratio.mean / claimed - 1) > _NEAR:
-                    against.append(text)
-            found.append(
-                {
-                    "method": method,
-                    "label": LABELS[method],
-                    "scoring": f"CPU time against {LABELS[rival]}",
-                    "holds": not against if count else None,
-                    "points": count,
-                    "points_for": count - len(against),
-                    "against": against,
-                    "measured": measured,
-                }
-            )
+                if entry["method"] == method and ratio.count:
+                    claimed = _RATIOS[int(entry["sigma"])]
+                    text = f"σ = {entry['sigma']:g}: {ratio.text(3)} times (letter {claimed})"
+                    findings.append({"holds": abs(ratio.mean / claimed - 1) <= _NEAR, "text": text})
+            variant = _variant(method, f"CPU time against {LABELS[rival]}", findings)
+            found.append(variant | {"measured": [finding["text"] for finding in findings]})
     return found

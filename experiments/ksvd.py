@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,8 @@ from numpy.typing import NDArray
 
 from cofuse import __version__, read_image
 from cofuse.errors import CofuseError
-from cofuse.evaluation.baselines.sparse_coding import batch_omp, finite_matrix
-from cofuse.evaluation.baselines.sr_ksvd import SHIPPED_PATCH_SIZES
+from cofuse.evaluation.baselines.sr_ksvd import SHIPPED_PATCH_SIZES, code_signals
 from cofuse.progress import SolverTrace
-
-__all__ = ["LearnedDictionary", "learn_dictionary", "learn_shipped_dictionaries"]
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
@@ -38,23 +34,6 @@ _TRAINING_PATCHES = 50_000
 _LEAST_CONTRAST = 2.0
 
 
-@dataclass(frozen=True, eq=False)
-class LearnedDictionary:
-    """What `learn_dictionary` found.
-
-    Attributes
-    ----------
-    dictionary
-        Atoms of unit length in columns, shape (m, atoms), float32.
-    trace
-        History of ``rms_error`` (of one entry of a signal, after coding) and of ``replaced``
-        atoms, one value a round.
-    """
-
-    dictionary: Floats
-    trace: SolverTrace
-
-
 def learn_dictionary(
     patches: Array,
     *,
@@ -63,7 +42,7 @@ def learn_dictionary(
     rounds: int = 40,
     least_gain: float = 1e-5,
     seed: int = 0,
-) -> LearnedDictionary:
+) -> tuple[Floats, SolverTrace]:
     r"""Learn a dictionary by K-SVD (Aharon, Elad and Bruckstein, 2006).
 
     .. math:: \min_{D, \Gamma} \|Y - D\Gamma\|_F^2 \quad\text{subject to}\quad
@@ -75,48 +54,30 @@ def learn_dictionary(
     Elad (2008): one power iteration in place of the singular value decomposition. Atoms that
     hardly any signal uses, or that repeat an earlier one, become the worst coded signals.
 
-    Parameters
-    ----------
-    patches
-        Training signals Y in columns, shape (m, N), as they shall be coded: mean-free, say.
-    atoms
-        Number of atoms; at most the number of signals that are not zero.
-    sparsity
-        T, the atoms of one signal.
-    rounds, least_gain
-        Learning ends after this number of rounds, or once ten of them have lowered the error by
-        less than this part of it and redrawn no atom.
-    seed
-        Decides the signals taken as first atoms and the order of the updates.
+    Signals Y are rows, shape (N, m), coded by T = ``sparsity`` atoms each. Learning ends after a
+    number of rounds, or once ten of them have lowered the error by less than ``least_gain`` of it
+    and redrawn no atom. The dictionary has shape (m, atoms), float32; the trace has the history
+    of ``rms_error``, of one entry of a signal after coding, and of ``replaced`` atoms.
     """
-    signals = finite_matrix(patches, "patches")
-    useful = np.flatnonzero(np.linalg.norm(signals, axis=0) > 0)
-    if not (1 <= sparsity <= len(signals) and atoms >= 1 and rounds >= 1):
-        raise CofuseError(
-            f"{atoms} atoms, {sparsity} of {len(signals)} a signal and {rounds} rounds were asked "
-            "for; expected at least 1 of each and no more atoms a signal than it has numbers"
-        )
+    signals = np.asarray(patches, np.float32)
+    useful = np.flatnonzero(np.linalg.norm(signals, axis=1) > 0)
     if len(useful) < atoms:
         raise CofuseError(f"{len(useful)} signals that are not zero cannot teach {atoms} atoms")
     rng = np.random.default_rng(seed)
-    rows = np.ascontiguousarray(signals.T)
-    dictionary = _unit(signals[:, rng.choice(useful, atoms, replace=False)])
+    dictionary = _unit(signals[rng.choice(useful, atoms, replace=False)].T)
     errors: list[float] = []
     replaced: list[float] = []
     reason = f"did all {rounds} rounds"
     for done in range(rounds):
-        codes = batch_omp(signals, dictionary, max_atoms=sparsity)
-        residual = rows - np.asarray((codes.T @ dictionary.T), np.float32)
+        codes = dense_codes(signals, dictionary, max_atoms=sparsity)
+        uses = np.count_nonzero(codes, axis=0)
+        residual = signals - codes @ dictionary.T
         errors.append(float(np.sqrt(np.mean(residual.astype(np.float64) ** 2))))
-        by_atom = codes.tocsr()
-        learned = np.ascontiguousarray(dictionary.T)
-        order = rng.permutation(atoms)
-        _update_atoms(learned, by_atom.indptr, by_atom.indices, by_atom.data, order, residual)
-        dictionary = np.ascontiguousarray(learned.T)
-        poor = _poor_atoms(dictionary, np.diff(by_atom.indptr))
+        update_atoms(dictionary, codes, residual, rng.permutation(atoms))
+        poor = _poor_atoms(dictionary, uses)
         replaced.append(float(len(poor)))
         worst = useful[np.argsort(-np.linalg.norm(residual[useful], axis=1), kind="stable")]
-        dictionary[:, poor] = _unit(signals[:, worst[: len(poor)]])
+        dictionary[:, poor] = _unit(signals[worst[: len(poor)]].T)
         # The pursuit is greedy: single rounds may raise the error and learning still go on.
         gain = errors[-1 - _PATIENCE] - errors[-1] if done >= _PATIENCE else np.inf
         if gain <= least_gain * errors[-1] and not any(replaced[-_PATIENCE:]):
@@ -124,9 +85,16 @@ def learn_dictionary(
             break
     history = {"rms_error": tuple(errors), "replaced": tuple(replaced)}
     converged = not reason.startswith("did all")
-    return LearnedDictionary(
-        dictionary, SolverTrace("K-SVD", len(errors), converged, reason, history)
-    )
+    return dictionary, SolverTrace("K-SVD", len(errors), converged, reason, history)
+
+
+def dense_codes(signals: Array, dictionary: Array, **limits: Any) -> Floats:
+    """Code signals in rows; return all coefficients, shape (N, atoms)."""
+    coded = code_signals(signals, dictionary, **limits)
+    codes = np.zeros((len(signals), dictionary.shape[1]), np.float32)
+    signal, place = np.nonzero(coded.values)
+    codes[signal, coded.atoms[signal, place]] = coded.values[signal, place]
+    return codes
 
 
 def _unit(columns: Floats) -> Floats:
@@ -140,24 +108,19 @@ def _poor_atoms(dictionary: Floats, uses: Array) -> NDArray[np.intp]:
     return np.flatnonzero((uses < _LEAST_USE) | (cosines.max(axis=0) > _MOST_COHERENCE))
 
 
-def _update_atoms(
-    dictionary: Floats, starts: Array, users: Array, values: Floats, order: Array, residual: Floats
-) -> None:
-    """One pass of approximate K-SVD over atoms in rows; keeps ``residual`` = Y − DΓ up to date.
-
-    The signals ``users[starts[a]:starts[a + 1]]`` use atom a, with coefficients at the same places
-    of ``values``.
-    """
+def update_atoms(dictionary: Floats, codes: Floats, residual: Floats, order: Array) -> None:
+    """One pass of approximate K-SVD over atoms; keeps ``residual`` = Y − ΓDᵀ up to date."""
     for atom in order:
-        places = slice(starts[atom], starts[atom + 1])
-        error = residual[users[places]] + np.outer(values[places], dictionary[atom])
-        updated = values[places] @ error
+        users = np.flatnonzero(codes[:, atom])
+        values = codes[users, atom]
+        error = residual[users] + np.outer(values, dictionary[:, atom])
+        updated = values @ error
         length = np.linalg.norm(updated)
         if length == 0:
             continue
-        dictionary[atom] = updated / length
-        values[places] = error @ dictionary[atom]
-        residual[users[places]] = error - np.outer(values[places], dictionary[atom])
+        dictionary[:, atom] = updated / length
+        codes[users, atom] = values = error @ dictionary[:, atom]
+        residual[users] = error - np.outer(values, dictionary[:, atom])
 
 
 def learn_shipped_dictionaries(
@@ -178,7 +141,7 @@ def learn_shipped_dictionaries(
     pictures = [read_image(path) for path in paths]
     for n in sizes:
         patches = _training_patches(pictures, n, count, learning["seed"])
-        learned = learn_dictionary(patches, **learning)
+        dictionary, trace = learn_dictionary(patches, **learning)
         header = {
             "format": "cofuse-dictionary",
             "version": 1,
@@ -186,21 +149,21 @@ def learn_shipped_dictionaries(
             "provenance": {
                 "learned_by": f"cofuse {__version__}, K-SVD",
                 "pictures": f"{len(paths)} grey pictures, {paths[0].name} to {paths[-1].name}",
-                "patches": patches.shape[1],
+                "patches": len(patches),
                 "least_contrast": _LEAST_CONTRAST,
                 **learning,
-                "rms_error": round(learned.trace.last("rms_error"), 4),
-                "stopped": learned.trace.reason,
+                "rms_error": round(trace.last("rms_error"), 4),
+                "stopped": trace.reason,
             },
         }
         Path(out).mkdir(parents=True, exist_ok=True)
         text = np.array(json.dumps(header, sort_keys=True))
         with (Path(out) / f"ksvd-{n}.npz").open("wb") as file:
-            np.savez(file, header=text, dictionary=learned.dictionary)
+            np.savez(file, header=text, dictionary=dictionary)
 
 
 def _training_patches(pictures: Sequence[Array], n: int, count: int, seed: int) -> Floats:
-    """Draw mean-free patches (m, N), equally many from each picture, flat ones left out."""
+    """Draw mean-free patches (N, m), equally many from each picture, flat ones left out."""
     rng = np.random.default_rng(seed)
     drawn = []
     for picture in pictures:
@@ -210,7 +173,7 @@ def _training_patches(pictures: Sequence[Array], n: int, count: int, seed: int) 
         patches = windows[y, x].reshape(-1, n * n).astype(np.float32)
         drawn.append(patches[patches.std(axis=1) >= _LEAST_CONTRAST][:share])
     chosen = np.concatenate(drawn)
-    return np.ascontiguousarray((chosen - chosen.mean(axis=1, keepdims=True)).T)
+    return chosen - chosen.mean(axis=1, keepdims=True)
 
 
 if __name__ == "__main__":

@@ -22,9 +22,7 @@ from numpy.typing import NDArray
 
 from cofuse import fuse
 from cofuse.evaluation.simulation import SAMPLE_NAMES, Simulation, sample_picture, simulate_stack
-from experiments.noise_tables import markdown
-
-__all__ = ["LAWS", "SIGMAS", "Change", "errors_by_noise", "made_scene"]
+from experiments.statistics import markdown
 
 Picture = NDArray[Any]
 Frames = Sequence[Picture]
@@ -151,10 +149,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             cells = [f"{worst.rms:.3f}", f"{100 * worst.share:.3f}", f"{worst.lost:.2f}"]
             body.append([name, f"{sigma:g}", *cells])
     header = ["frames", "σ", "RMS, levels", "off by more than 1, %", "PSNR lost, dB"]
-    print(markdown(f"Worst of {len(scenes)} stacks", header, body), flush=True)
+    print(markdown(f"## Worst of {len(scenes)} stacks", header, body), flush=True)
     levels = [10 * np.log10(255**2 / error) for error in errors_by_noise(scenes)]
     rows = [[f"{sigma:g}", f"{level:.2f}"] for sigma, level in zip(SIGMAS, levels, strict=True)]
-    print(markdown(f"Noise, nothing told, {len(scenes)} stacks", ["σ", "PSNR, dB"], rows))
+    print(markdown(f"## Noise, nothing told, {len(scenes)} stacks", ["σ", "PSNR, dB"], rows))
     return 0
 
 

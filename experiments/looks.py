@@ -10,7 +10,6 @@ the same source is not made again.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,12 +19,11 @@ import cv2
 import numpy as np
 
 from cofuse import CofuseError
-from experiments import runner
 from experiments.looks_sheet import hardest_places, sheet
 from experiments.looks_stacks import METHOD_NAMES, RealStack, grey_levels, real_stacks
+from experiments.pictures import add_data_option, data_folder
 from experiments.realness import Frames
-
-__all__ = ["look_at", "table"]
+from experiments.trials import worker_pool
 
 Shares = dict[str, tuple[float, float]]
 
@@ -82,24 +80,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Look at what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--data", type=Path, default=os.environ.get("COFUSE_DATA"), help="picture collections")
+    add_data_option(parser)
     add("--only", nargs="+", default=[], metavar="NAME", help="stacks whose name begins so")
     add("--methods", nargs="+", choices=METHOD_NAMES, default=METHOD_NAMES)
     add("--out", type=Path, default=Path("results") / "looks", help="folder for all results")
-    add("--workers", type=int, default=len(runner.cores()), help="processes (default: one a core)")
     given = parser.parse_args(arguments)
-    if given.data is None or not (Path(given.data) / "real").is_dir():
-        parser.error("name the folder of the picture collections with --data or COFUSE_DATA")
     stacks = [
         stack
-        for stack in real_stacks(Path(given.data).resolve(), given.out / "stacks")
+        for stack in real_stacks(data_folder(parser, given), given.out / "stacks")
         if not given.only or stack.name.startswith(tuple(given.only))
     ]
     if not stacks:
         parser.error(f"no stack's name begins with {' or '.join(given.only)}")
     rows: dict[str, Row] = {}
     failed = 0
-    with runner._pool(min(given.workers, len(stacks))) as pool:
+    with worker_pool(min(given.workers, len(stacks))) as pool:
         futures = {
             stack.name: pool.submit(look_at, stack, given.methods, given.out / "sheets")
             for stack in stacks

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from cofuse.images import luminance
 from experiments.realness import Frames, Judgement, energy
 
-__all__ = ["Place", "hardest_places", "sheet"]
-
 Picture = NDArray[Any]
 Map = NDArray[np.float32]
 

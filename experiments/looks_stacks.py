@@ -22,10 +22,8 @@ from numpy.typing import NDArray
 from benchmarks.contenders import ENFUSE
 from cofuse import PRESETS, CofuseError, Stack
 from cofuse.evaluation.baselines import METHODS
-from experiments.quality_trials import aligning_version, package_version
 from experiments.realness import energy
-
-__all__ = ["METHOD_NAMES", "RealStack", "grey_levels", "real_stacks"]
+from experiments.trials import package_version, rooms_version
 
 Picture = NDArray[Any]
 
@@ -59,7 +57,11 @@ class RealStack:
             files = self._aligned_files()
             partial = result.with_suffix(".partial.tif")
             if method in PRESETS:
-                place = ("--transforms", self._transforms) if self.align else ("--no-align",)
+                place = (
+                    ("--transforms", self._made / "transforms.json")
+                    if self.align
+                    else ("--no-align",)
+                )
                 self._fuse(partial, "--preset", method, *place)
             elif method == "enfuse":
                 _run(*ENFUSE.split(), f"--output={partial}", *files)
@@ -73,19 +75,15 @@ class RealStack:
             return list(self.files)
         folder = self._made / "aligned"
         if not folder.is_dir():
-            self._fuse(folder, "--align-only", "--save-transforms", self._transforms)
+            self._fuse(folder, "--align-only", "--save-transforms", self._made / "transforms.json")
         return sorted(folder.glob("*.tif"))
 
     @property
     def _made(self) -> Path:
         """Folder of all that depends on how the frames were aligned."""
-        folder = self.folder / aligning_version()[:8]
+        folder = self.folder / rooms_version(("alignment", "files", "sensor"))[:8]
         folder.mkdir(parents=True, exist_ok=True)
         return folder
-
-    @property
-    def _transforms(self) -> Path:
-        return self._made / "transforms.json"
 
     def _fuse(self, output: Path, *options: object) -> None:
         command = (sys.executable, "-m", "cofuse", "fuse", *self.files, "-o", output, *options)
@@ -147,21 +145,16 @@ def _sharpest(frames: list[Picture]) -> Picture:
     return max(frames, key=lambda frame: float(energy(levels(frame)).mean()))
 
 
-def _laplacian(frames: list[Picture]) -> Picture:
-    """Fuse by the plain pyramid: the largest coefficient wins, whatever its neighbours are."""
-    return METHODS["laplacian"](Stack.from_arrays(frames), window=1).image
-
-
 _RIVALS: dict[str, Callable[[list[Picture]], Picture]] = {
-    "laplacian": _laplacian,
+    # The plain pyramid: the largest coefficient wins, whatever its neighbours are.
+    "laplacian": lambda frames: METHODS["laplacian"](Stack.from_arrays(frames), window=1).image,
     "sharpest": _sharpest,
 }
 
 
 def _read(file: Path) -> Picture:
     """Read a picture without the coverage that enfuse writes."""
-    with tifffile.TiffFile(file) as opened:
-        picture = np.asarray(opened.pages[0].asarray())
+    picture = np.asarray(tifffile.imread(file, key=0))
     if picture.ndim == 2:
         return picture
     return picture[..., :3] if picture.shape[2] > 2 else picture[..., 0]

@@ -6,15 +6,14 @@ level, to both frames of MFI-WHU pairs, and holds the estimated law against the 
 ``--real`` with flat patches of real stacks (`experiments.real_noise_patches`).
 
 A measurement is the level of one band of one frame: of its luminance, or of its two chrominances
-together. Tables show, over all pictures and frames, in percent the median and the 90th percentile
-of how far the estimate is off, and the median ratio of estimate to truth. The pictures' own grain,
-which `clean` shows, counts as an error of the estimate.
+together. A cell is a level of noise, a plane and a band; over all pictures and frames the median
+and the 90th percentile of how far its estimates are off are told, in percent. The pictures' own
+grain, which `clean` shows, counts as an error of the estimate.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import as_completed
@@ -27,14 +26,12 @@ from numpy.typing import NDArray
 from cofuse import CofuseError, Stack, read_image
 from cofuse.evaluation.simulation import simulate_stack
 from cofuse.sensor.estimation import estimate_noise
-from experiments import runner
-from experiments.cases import write_json
-from experiments.noise_tables import report
+from cofuse.sensor.law import BANDS
 from experiments.noise_truth import CLEAN, GRADED, even, kinds_of, spread, true_levels
-from experiments.pictures import WHU_PAIRS, scene_files
+from experiments.pictures import WHU_PAIRS, add_data_option, data_folder, scene_files
 from experiments.real_noise_patches import real_report
-
-__all__ = ["measure", "pictures"]
+from experiments.statistics import markdown
+from experiments.trials import worker_pool
 
 Row = dict[str, Any]
 Setting = tuple[str, float]
@@ -42,6 +39,11 @@ Setting = tuple[str, float]
 _LEVELS = (3.0, 5.0, 10.0, 20.0)
 #: Pictures of which stacks are simulated, unless told otherwise, and how many frames those have.
 _STACKS, _FRAMES = 12, (5, 10)
+_PLANES = ("luminance", "chrominance")
+#: Errors that are counted, in percent: of medians, and of 90th percentiles.
+_MEDIAN, _TENTH = 15.0, 30.0
+#: Grey levels below which the relative error of a level does not matter.
+_FAINT = 1.0
 
 
 def pictures(data: Path, item: int, frames: int) -> list[NDArray[np.uint8]]:
@@ -53,7 +55,10 @@ def pictures(data: Path, item: int, frames: int) -> list[NDArray[np.uint8]]:
 def measure(
     data: Path, tools: Path, item: int, frames: int, settings: Sequence[Setting]
 ) -> list[Row]:
-    """Estimate the noise of one picture's frames in every setting, and measure the true one."""
+    """Estimate the noise of one picture's frames in every setting, and measure the true one.
+
+    Levels, their relative errors and the truth have the shape (frames, planes, bands).
+    """
     kinds, clean = kinds_of(tools), pictures(data, item, frames)
     rows = []
     for kind, level in settings:
@@ -63,70 +68,135 @@ def measure(
         ]
         law = estimate_noise(Stack.from_arrays([noisy for noisy, _ in made]))
         row = {"kind": kind, "level": level, "item": item, "frames": frames, "sigma": law.sigma}
-        row |= {"is_clean": law.is_clean, "blocks": law.blocks}
-        row |= {"floor": law.model.floor, "gain": law.model.gain}
-        row |= {"levels": law.levels.tolist(), "errors": law.errors.tolist()}
-        true = [true_levels(noisy, truth, law.model) for noisy, truth in made]
-        for name, levels in zip(("flat", "everywhere"), zip(*true, strict=True), strict=True):
-            row[name] = [_listed(level) for level in levels]
+        row |= {"is_clean": law.is_clean, "levels": law.levels, "errors": law.errors}
+        row["true"] = np.stack([true_levels(*pair, law.model)[0] for pair in made])
         rows.append(row)
     return rows
+
+
+def report(rows: Sequence[Row]) -> str:
+    """Write all tables of all counts of frames."""
+    parts = []
+    for frames in sorted({row["frames"] for row in rows}):
+        chosen = [row for row in rows if row["frames"] == frames]
+        items = len({row["item"] for row in chosen})
+        parts.append(f"# {items} {'pairs' if frames == 2 else f'stacks of {frames} frames'}\n")
+        if graded := [row for row in chosen if row["kind"] in GRADED]:
+            parts += [_summary(graded), _calibration(graded)]
+        if clean := [row for row in chosen if row["kind"] in CLEAN]:
+            parts.append(_clean(clean))
+    return "\n".join(parts)
+
+
+def _summary(rows: Sequence[Row]) -> str:
+    """Sum up every kind of noise; cells with too little of it count in grey levels alone."""
+    body = []
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        cells, faint, missing = [], [], []
+        for level in dict.fromkeys(row["level"] for row in rows if row["kind"] == kind):
+            chosen = [r for r in rows if (r["kind"], r["level"]) == (kind, level)]
+            estimate, true = (_two_planes(chosen, name) for name in ("levels", "true"))
+            missing.append(np.isnan(true).mean())
+            for p, b in np.ndindex(2, BANDS):
+                told, there = estimate[:, p, b], true[:, p, b]
+                if np.nanmedian(there) < _FAINT:
+                    faint.append(np.nanmedian(np.abs(told - there)))
+                    continue
+                off = 100 * np.abs(told / there - 1)
+                name = f"{_PLANES[p]} {b} at {level:g}"
+                cells.append((np.nanmedian(off), np.nanquantile(off, 0.9), name))
+        worst = [
+            max(
+                cells,
+                key=lambda cell, k=k: np.nan_to_num(cell[k]),
+                default=(np.nan, np.nan, "none"),
+            )
+            for k in (0, 1)
+        ]
+        line = [kind, *(f"{cell[k]:.0f} % ({cell[2]})" for k, cell in enumerate(worst))]
+        for k, limit in enumerate((_MEDIAN, _TENTH)):
+            line.append(f"{sum(cell[k] <= limit for cell in cells)} of {len(cells)}")
+        line += [f"{100 * np.mean(missing):.0f} %", str(len(faint))]
+        body.append([*line, f"{max(faint):.2f}" if faint else "–"])
+    header = ["kind", "worst median", "worst 90 %", f"medians ≤ {_MEDIAN:g} %"]
+    header += [f"90 % ≤ {_TENTH:g} %", "not measured", f"cells below {_FAINT:g} level"]
+    return markdown("## How far levels are off", [*header, "their worst median, levels"], body)
+
+
+def _two_planes(rows: Sequence[Row], name: str) -> NDArray[np.float64]:
+    """Levels of luminance and of both chrominances together: (measurements, 2, bands)."""
+    squares = np.concatenate([row[name] for row in rows]) ** 2
+    return np.sqrt(np.stack([squares[:, 0], squares[:, 1:].mean(axis=1)], axis=1))
+
+
+def _calibration(rows: Sequence[Row]) -> str:
+    """Count true levels, of every frame, plane and band, within the law's own errors."""
+    levels, errors, true = (
+        np.concatenate([row[name] for row in rows]) for name in ("levels", "errors", "true")
+    )
+    distances = np.abs(true - levels) / np.maximum(errors * levels, 1e-9)
+    body = []
+    for reach in (1, 2):
+        inside = np.where(np.isfinite(distances), distances <= reach, np.nan)
+        shares = [100 * np.nanmean(inside), *(100 * np.nanmean(inside, axis=(0, 1)))]
+        body.append([str(reach), *(f"{share:.0f} %" for share in shares)])
+    header = ["standard errors", "all", *(f"band {band}" for band in range(BANDS))]
+    return markdown("## True levels within the law's standard errors (68 and 95 %)", header, body)
+
+
+def _clean(rows: Sequence[Row]) -> str:
+    body = []
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        chosen = [row for row in rows if row["kind"] == kind]
+        sigmas = np.array([row["sigma"] for row in chosen])
+        worst = chosen[int(sigmas.argmax())]["item"]
+        count = sum(row["is_clean"] for row in chosen)
+        cells = [f"{np.median(sigmas):.2f}", f"{np.quantile(sigmas, 0.9):.2f}"]
+        cells += [f"{sigmas.max():.2f} (picture {worst})", f"{count} of {len(chosen)}"]
+        body.append([kind, *cells])
+    header = ["kind", "median σ", "90 % σ", "largest σ", "taken for clean"]
+    return markdown("## Frames without noise", header, body)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what the command line asks for and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--data", type=Path, default=os.environ.get("COFUSE_DATA"), help="picture collections")
+    add_data_option(parser)
     add("--tools", type=Path, help="folder of real_noise.py (default: tools beside --data)")
     add("--pairs", type=int, help="pictures, evenly over the set (default: all; 12 for stacks)")
     add("--kinds", nargs="+", choices=(*GRADED, *CLEAN), default=(*GRADED, *CLEAN))
     add("--levels", nargs="+", type=float, default=_LEVELS)
     add("--stacks", action="store_true", help="simulated stacks of 5 and 10 frames, no pairs")
     add("--real", action="store_true", help="flat patches of real stacks, no pairs")
-    add("--out", type=Path, help="Markdown file to write as well, with the rows as JSON beside it")
-    add("--workers", type=int, default=len(runner.cores()), help="processes (default: one a core)")
+    add("--out", type=Path, help="Markdown file to write as well")
     given = parser.parse_args(arguments)
-    if given.data is None or not Path(given.data).is_dir():
-        parser.error("name the folder of the picture collections with --data or COFUSE_DATA")
-    data = Path(given.data).resolve()
+    data = data_folder(parser, given)
     settings = [(kind, level) for kind in given.kinds if kind in GRADED for level in given.levels]
     settings += [(kind, 0.0) for kind in given.kinds if kind in CLEAN]
-    rows: list[Row] = []
     try:
-        if not given.real:
-            rows = _measured(data, given.tools or data.parent / "tools", given, settings)
-        text = real_report(data, estimate_noise) if given.real else report(rows)
+        text = real_report(data) if given.real else report(_measured(data, given, settings))
     except CofuseError as error:
         parser.error(str(error))
     print(text)
     if given.out:
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(text, "utf-8")
-    if given.out and rows:
-        write_json(given.out.with_suffix(".json"), {"machine": runner.machine(), "rows": rows})
     return 0
 
 
-def _measured(
-    data: Path, tools: Path, given: argparse.Namespace, settings: Sequence[Setting]
-) -> list[Row]:
+def _measured(data: Path, given: argparse.Namespace, settings: Sequence[Setting]) -> list[Row]:
     """Measure all pictures in worker processes, in the order of the pictures."""
+    tools = given.tools or data.parent / "tools"
     kinds_of(tools)  # a missing folder is named before any work
-    count = given.pairs or (_STACKS if given.stacks else len(WHU_PAIRS))
-    items = spread(WHU_PAIRS, count)
+    items = spread(WHU_PAIRS, given.pairs or (_STACKS if given.stacks else len(WHU_PAIRS)))
     tasks = [(item, frames) for frames in (_FRAMES if given.stacks else (2,)) for item in items]
-    with runner._pool(min(given.workers, len(tasks))) as pool:
+    with worker_pool(min(given.workers, len(tasks))) as pool:
         futures = {pool.submit(measure, data, tools, *task, settings): task for task in tasks}
         for done, future in enumerate(as_completed(futures), 1):
             future.result()
             print(f"{done} of {len(tasks)} pictures", file=sys.stderr, flush=True)
     return [row for future in futures for row in future.result()]
-
-
-def _listed(levels: NDArray[np.float64]) -> list[list[float | None]]:
-    """Turn levels into lists, for JSON, which knows no NaN."""
-    return [[None if np.isnan(value) else value for value in row] for row in levels.tolist()]
 
 
 if __name__ == "__main__":

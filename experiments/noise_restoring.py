@@ -27,7 +27,6 @@ frames to squares of that side, for BM3D takes 40 s a frame. What it denoised is
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import as_completed
@@ -39,18 +38,13 @@ from numpy.typing import NDArray
 
 from cofuse import CofuseError, Fusion, Stack, fuse, read_image
 from cofuse.evaluation.metrics import psnr, ssim, to_grey
-from cofuse.sensor.brightness import NoiseModel
-from cofuse.sensor.law import NoiseLaw
-from experiments import runner
-from experiments.noise_tables import markdown
+from cofuse.sensor.law import NoiseLaw, NoiseModel
+from experiments.methods import Denoised
 from experiments.noise_truth import GRADED, even, kinds_of, true_levels
-from experiments.pictures import scene_files, to_8_bit
-from experiments.quality_methods import Denoised
+from experiments.pictures import add_data_option, data_folder, scene_files, to_8_bit
 from experiments.quality_plan import WHU_KEPT
-from experiments.quality_trials import denoising_version
-from experiments.statistics import difference, mean
-
-__all__ = ["SETTINGS", "WAYS", "Setting", "restored", "true_law"]
+from experiments.statistics import difference, markdown, mean
+from experiments.trials import denoising_version, worker_pool
 
 Array = NDArray[Any]
 Row = dict[str, Any]
@@ -190,7 +184,7 @@ def report(rows: Sequence[Row], ways: Sequence[str], crop: int = 0) -> str:
             body.append([str(setting), told, first, f"{alike:.4f}", *gaps])
         header = ["noise", "σ true / found", f"{ways[0]}, dB", "SSIM, whole"]
         header += [f"{way}, dB" for way in ways[1:]]
-        tables.append(markdown(f"PSNR of {items} pairs, {title}", header, body))
+        tables.append(markdown(f"## PSNR of {items} pairs, {title}", header, body))
     return "\n".join(tables)
 
 
@@ -198,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Restore what the command line asks for and print the scores."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--data", type=Path, default=os.environ.get("COFUSE_DATA"), help="picture collections")
+    add_data_option(parser)
     add("--tools", type=Path, help="folder of real_noise.py (default: tools beside --data)")
     add("--pairs", type=int, default=12, help="the first so many pairs that tuning did not see")
     add("--kinds", nargs="+", choices=GRADED, help="kinds of noise (default: all)")
@@ -206,11 +200,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--ways", nargs="+", choices=WAYS, default=WAYS[:4], help="the first is compared with")
     add("--kept", type=Path, default=Path("results") / "quality" / "denoised")
     add("--out", type=Path, help="Markdown file to write as well")
-    add("--workers", type=int, default=len(runner.cores()), help="processes (default: one a core)")
     given = parser.parse_args(arguments)
-    if given.data is None or not Path(given.data).is_dir():
-        parser.error("name the folder of the picture collections with --data or COFUSE_DATA")
-    data = Path(given.data).resolve()
+    data = data_folder(parser, given)
     tools = given.tools or data.parent / "tools"
     try:
         kinds_of(tools)  # a missing folder is named before any work
@@ -219,7 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = [s for s in SETTINGS if not given.kinds or s.kind in given.kinds]
     tasks = [(item, setting) for item in WHU_KEPT[: given.pairs] for setting in settings]
     rest = (given.ways, given.crop, given.kept)
-    with runner._pool(min(given.workers, len(tasks))) as pool:
+    with worker_pool(min(given.workers, len(tasks))) as pool:
         futures = [pool.submit(restored, data, tools, *task, *rest) for task in tasks]
         for done, future in enumerate(as_completed(futures), 1):
             future.result()

@@ -23,20 +23,7 @@ from numpy.typing import NDArray
 
 from cofuse import CofuseError
 from cofuse.images import to_opponent
-from cofuse.sensor.brightness import NoiseModel
-from cofuse.sensor.law import BANDS
-
-__all__ = [
-    "CLEAN",
-    "GRADED",
-    "Kind",
-    "band_energies",
-    "even",
-    "kinds_of",
-    "rms",
-    "spread",
-    "true_levels",
-]
+from cofuse.sensor.law import BANDS, NoiseModel
 
 Array = NDArray[Any]
 #: Frame (RGB, uint8, even sides), level at mid-grey, number of the frame and generator to the
@@ -44,16 +31,8 @@ Array = NDArray[Any]
 Kind = Callable[[Array, float, int, np.random.Generator], tuple[Array, Array]]
 
 #: Kinds of noise that come in levels, and frames without any.
-GRADED = (
-    "white",
-    "shot",
-    "blurred",
-    "jpeg",
-    "bayer",
-    "camera_jpeg",
-    "mixed_white",
-    "mixed_bayer",
-)
+GRADED = ("white", "shot", "blurred", "jpeg", "bayer", "camera_jpeg")
+GRADED += ("mixed_white", "mixed_bayer")
 CLEAN = ("clean", "clean_jpeg")
 
 _SIDE = 8
@@ -72,10 +51,10 @@ _FEWEST = 8
 
 
 #: A model whose map leaves values as they are.
-_NO_MAP = NoiseModel(0.0)
+NO_MAP = NoiseModel(0.0)
 
 
-def true_levels(noisy: Array, truth: Array, model: NoiseModel = _NO_MAP) -> tuple[Array, Array]:
+def true_levels(noisy: Array, truth: Array, model: NoiseModel = NO_MAP) -> tuple[Array, Array]:
     """Measure the noise of one 8-bit frame after a model's map.
 
     Returns
@@ -133,24 +112,18 @@ def kinds_of(tools: Path) -> dict[str, Kind]:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
 
-    def plain(name: str) -> Kind:
-        def kind(frame: Array, level: float, _: int, rng: np.random.Generator) -> Any:
+    def kind_of(name: str, first: float = 1.0) -> Kind:
+        def kind(frame: Array, level: float, number: int, rng: np.random.Generator) -> Any:
+            level *= first if number == 1 else 1.0
             noisy, truth = module.KINDS[name](frame[..., ::-1], level, rng)
             return noisy[..., ::-1], truth[..., ::-1]
 
         return kind
 
-    def mixed(name: str) -> Kind:
-        """One frame was taken at a sensitivity that gives twice the noise."""
-
-        def kind(frame: Array, level: float, number: int, rng: np.random.Generator) -> Any:
-            return found[name](frame, level * (2 if number == 1 else 1), number, rng)
-
-        return kind
-
-    found = {name: plain(name) for name in module.KINDS}
-    made = {"mixed_white": mixed("white"), "mixed_bayer": mixed("bayer")}
-    return {**found, **made, "clean": _clean, "clean_jpeg": _clean_jpeg}
+    found = {name: kind_of(name) for name in module.KINDS}
+    # One frame was taken at a sensitivity that gives twice the noise.
+    found |= {f"mixed_{name}": kind_of(name, 2.0) for name in ("white", "bayer")}
+    return found | {"clean": _clean, "clean_jpeg": _clean_jpeg}
 
 
 def even(picture: Array) -> Array:

@@ -1,140 +1,185 @@
-"""The picture collections, read from the folder named by --data or COFUSE_DATA.
+"""Scenes as a method meets them: read or simulated, one frame perhaps disturbed, noise added.
 
-`scene` reads any of them by name, all in grey: ``lytro``, ``lytro_triple``, ``mfi_whu``;
-``stack-K``, focus stacks of K frames simulated from the test pictures; and ``sample-K``, the same,
-smaller, from the pictures that come with the package, for where there is no data folder.
+Collections lie in the folder named by --data or COFUSE_DATA:
+
+* ``lytro``, ``lytro_triple``, ``mfi_whu`` in grey, the last with a truth;
+* ``stack-K``: grey focus stacks of K frames simulated from the test pictures, ``train-K`` from the
+  training pictures, for tuning;
+* ``photo``: one RGB photograph, every 15th of which no training sees; ``rooms``: RGB pairs blurred
+  after depth maps; ``misaligned``: RGB stacks with parallax, aligned to their third frame, whose
+  truth is known.
+
+From the pictures that come with the package, for where there is no such folder: ``sample-K``, small
+grey stacks, and ``colour-K``, RGB stacks. The layers of ``…-K-between``, any simulated stack, are
+spread evenly in depth rather than each lying in the plane of focus nearest to it.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse import CofuseError, Stack, read_image
+from cofuse import CofuseError, Stack, align_stack, aligned, read_image
+from cofuse.alignment.warping import common_area
 from cofuse.evaluation.metrics import to_grey
-from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture, simulate_stack
+from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture, simulate_stack, wavy_disc
+from cofuse.images.tiles import processors
 
-__all__ = [
-    "LYTRO_PAIRS",
-    "LYTRO_TRIPLES",
-    "WHU_PAIRS",
-    "Scene",
-    "data_folder",
-    "lytro",
-    "lytro_triple",
-    "noisy",
-    "scene",
-    "scene_files",
-    "to_8_bit",
-    "whu",
-]
-
-Grey = NDArray[np.uint8]
+Picture = NDArray[Any]
+Levels = NDArray[np.float32]
 
 #: The scenes of the collections, by number.
 LYTRO_PAIRS = tuple(range(1, 21))
 LYTRO_TRIPLES = tuple(range(1, 5))
 WHU_PAIRS = tuple(range(1, 121, 2))
-
-#: Sides of the scenes cut out of the package's own pictures.
+#: Sides of the grey scenes cut out of the package's own pictures.
 _SAMPLE_SHAPE = (160, 192)
+_RGB = ("colour", "photo", "rooms", "misaligned")
+_MIX = 7919  # keeps the draws of one purpose apart from those of another
 
 
 @dataclass(frozen=True)
-class Scene:
-    """Noise-free frames and, where there is one, the all-in-focus truth."""
+class Situation:
+    """What a method is given, and what its result is held against.
 
-    frames: list[Grey]
-    truth: Grey | None = None
+    ``sigma`` is the level of the noise, which a method may be told. ``noisy_truth`` is the sharp
+    picture with noise of the same kind. ``unaligned`` are the frames before they were aligned, if
+    they were.
+    """
+
+    stack: Stack
+    clean: list[Picture]
+    truth: Picture | None
+    noisy_truth: Levels | None
+    sigma: float
+    unaligned: list[Picture] | None = None
 
 
-def scene(data: Path | None, dataset: str, item: int) -> Scene:
-    """Read (or make) one scene of a collection."""
-    files = scene_files(data, dataset, item)
-    if dataset in ("lytro", "lytro_triple"):
-        return Scene([_grey(file) for file in files])
-    if dataset == "mfi_whu":
-        *frames, truth = (_grey(file) for file in files)
-        return Scene(frames, truth)
-    kind, _, count = dataset.partition("-")
-    if kind == "stack":
-        picture, foreground = (_grey(file) for file in files)
-        shape = None
-    else:
-        names = [SAMPLE_NAMES[(item + k) % len(SAMPLE_NAMES)] for k in (0, 1)]
-        picture, foreground = (to_grey(sample_picture(name)) for name in names)
-        shape = _SAMPLE_SHAPE
-    made = simulate_stack(picture, frames=int(count), foreground=foreground, shape=shape, seed=item)
-    return Scene(list(made.frames), made.truth)
+def situation(
+    data: Path | None,
+    dataset: str,
+    item: int,
+    sigma: float = 0.0,
+    change: str = "",
+    crop: int = 0,
+) -> Situation:
+    """Make the situation; everything random is seeded by the item."""
+    frames, truth = scene(data, dataset, item)
+    if dataset == "misaligned":
+        assert truth is not None
+        return _put_in_place(frames, truth)
+    if crop:
+        frames, truth = [_middle(f, crop) for f in frames], _middle(truth, crop)
+    given = [frame.astype(np.float32) for frame in frames]
+    odd = len(given) // 2  # the frame that is disturbed: the second of two, the middle one of five
+    if change:
+        given[odd] = CHANGES[change](given[odd], item)
+    made = noisy(given, sigma, item)
+    if change == "double noise":
+        made[odd] = 2.0 * made[odd] - given[odd]
+    noisy_truth = None if truth is None else noisy([truth.astype(np.float32)], sigma, item)[0]
+    return Situation(Stack.from_arrays(made, white=255.0), frames, truth, noisy_truth, sigma)
+
+
+def scene(data: Path | None, dataset: str, item: int) -> tuple[list[Picture], Picture | None]:
+    """Read or simulate the frames of a scene and, where there is one, its truth; 8 bits, clean."""
+    kind, *rest = dataset.split("-")
+    pictures = [read_image(file) for file in scene_files(data, dataset, item)]
+    if kind in ("sample", "colour"):
+        names = (item, item + (2 if kind == "colour" else 1))
+        pictures = [sample_picture(SAMPLE_NAMES[n % len(SAMPLE_NAMES)]) for n in names]
+    if kind not in _RGB:
+        pictures = [to_grey(picture) for picture in pictures]
+    if kind.startswith("lytro"):
+        return pictures, None
+    if not rest:
+        return pictures[:-1], pictures[-1]
+    picture, foreground = pictures
+    made = simulate_stack(
+        picture,
+        frames=int(rest[0]),
+        foreground=foreground,
+        shape=_SAMPLE_SHAPE if kind == "sample" else None,
+        snap=rest[1:] != ["between"],
+        seed=item,
+    )
+    return list(made.frames), made.truth
 
 
 def scene_files(data: Path | None, dataset: str, item: int) -> list[Path]:
-    """Name the files a scene is read from, those of its frames first."""
-    kind, _, count = dataset.partition("-")
-    if kind == "sample" and count.isdigit():
+    """Name the files a scene is read from, that of its truth last."""
+    kind, *rest = dataset.split("-")
+    if kind in ("sample", "colour"):
         return []
     if data is None:
         raise CofuseError(f"{dataset} needs the folder of the picture collections: --data")
-    if dataset in ("lytro", "lytro_triple"):
-        sides = "AB" if dataset == "lytro" else "ABC"
-        return [data / dataset / f"lytro-{item:02}-{side}.jpg" for side in sides]
-    if dataset == "mfi_whu":
-        return [_only(data / "mfi_whu" / side, item) for side in ("a", "b", "truth")]
-    if kind == "stack" and count.isdigit():
-        return [data / "natural" / "test" / f"test{number:03}.png" for number in (item, item + 1)]
+    match kind:
+        case "lytro" | "lytro_triple":
+            sides = "AB" if kind == "lytro" else "ABC"
+            return [data / kind / f"lytro-{item:02}-{side}.jpg" for side in sides]
+        case "mfi_whu":
+            return [_only(data / kind / side, item) for side in ("a", "b", "truth")]
+        case "stack" if rest:
+            folder, numbers = data / "natural" / "test", (item, item + 1)
+            return [folder / f"test{number:03}.png" for number in numbers]
+        case "train" if rest:
+            folder, numbers = data / "natural" / "train", (item, item % 400 + 1)
+            return [folder / f"test_{number:03}.png" for number in numbers]
+        case "photo":
+            return [sorted((data / "photos").glob("*.jpg"))[item]] * 2
+        case "rooms":
+            return _with_truth(data / "real" / "pairs" / f"{item:03}")
+        case "misaligned":
+            return _with_truth(data / "real" / "misaligned" / f"{item:02}")
     raise CofuseError(f"there is no collection {dataset!r}")
 
 
-def data_folder(parser: argparse.ArgumentParser) -> Path:
-    """Parse the command line, at least ``--data``, and return that folder."""
-    parser.add_argument("--data", default=os.environ.get("COFUSE_DATA"), type=Path)
-    folder = parser.parse_args().data
-    if folder is None or not folder.is_dir():
-        raise SystemExit("name the folder of the picture collections with --data or COFUSE_DATA")
-    return Path(folder)
-
-
-def lytro(data: Path, number: int) -> list[Grey]:
-    """Read one pair of the Lytro collection in grey."""
-    return scene(data, "lytro", number).frames
-
-
-def lytro_triple(data: Path, number: int) -> list[Grey]:
-    """Read one triple of the Lytro collection in grey."""
-    return scene(data, "lytro_triple", number).frames
-
-
-def whu(data: Path, number: int) -> tuple[list[Grey], Grey]:
+def whu(data: Path, number: int) -> tuple[list[Picture], Picture]:
     """Read one pair of the MFI-WHU collection and its truth in grey."""
-    pair = scene(data, "mfi_whu", number)
-    assert pair.truth is not None
-    return pair.frames, pair.truth
+    frames, truth = scene(data, "mfi_whu", number)
+    assert truth is not None
+    return frames, truth
 
 
-def noisy(frames: list[Grey], sigma: float, seed: int) -> Stack:
+def noisy(frames: Sequence[Picture], sigma: float, seed: int) -> list[Picture]:
     """Add white noise of standard deviation σ (8-bit grey levels); floats, never clipped."""
-    rng = np.random.default_rng(seed)
     if sigma == 0:
-        return Stack.from_arrays(frames)
-    return Stack.from_arrays(
-        [(f + rng.normal(scale=sigma, size=f.shape)).astype(np.float32) for f in frames],
-        white=255.0,
-    )
+        return list(frames)
+    rng = np.random.default_rng(seed)
+    return [(f + rng.normal(scale=sigma, size=f.shape)).astype(np.float32) for f in frames]
 
 
-def to_8_bit(picture: NDArray[np.floating | np.uint8]) -> Grey:
+def to_8_bit(picture: Picture) -> NDArray[np.uint8]:
     """Round and clip a picture on the 0-255 scale, as it would be saved."""
     return np.clip(np.rint(picture), 0, 255).astype(np.uint8)
 
 
-def _grey(path: Path) -> Grey:
-    """Read a picture as the reference metrics read it: grey, rounded."""
-    return to_grey(read_image(path))
+def add_data_option(parser: argparse.ArgumentParser, *, workers: bool = True) -> None:
+    """Add ``--data`` and, for work that is shared out, ``--workers``."""
+    given, cores = os.environ.get("COFUSE_DATA") or None, processors()
+    parser.add_argument("--data", type=Path, default=given, help="folder of picture collections")
+    if workers:
+        parser.add_argument("--workers", type=int, default=cores, help="processes (one a core)")
+
+
+def data_folder(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Path:
+    """Return the folder that ``--data`` names, or end in words; so too without workers."""
+    if getattr(given, "workers", 1) < 1:
+        parser.error(f"--workers is {given.workers}; expected 1 or more")
+    if given.data is None or not Path(given.data).is_dir():
+        parser.error("name the folder of the picture collections with --data or COFUSE_DATA")
+    return Path(given.data).resolve()
+
+
+def _with_truth(folder: Path) -> list[Path]:
+    return [f for part in (folder, folder / "truth") for f in sorted(part.iterdir()) if f.is_file()]
 
 
 def _only(folder: Path, number: int) -> Path:
@@ -143,3 +188,62 @@ def _only(folder: Path, number: int) -> Path:
     if len(found) != 1:
         raise CofuseError(f"{folder} holds {len(found)} files named {number}; expected one")
     return found[0]
+
+
+def _middle(picture: Picture | None, side: int) -> Any:
+    """Cut a square out of the middle; a smaller picture stays as it is."""
+    if picture is None:
+        return None
+    top, left = (max((length - side) // 2, 0) for length in picture.shape[:2])
+    return np.ascontiguousarray(picture[top : top + side, left : left + side])
+
+
+def _put_in_place(frames: list[Picture], truth: Picture) -> Situation:
+    """Align frames to the middle one, where the truth lies, and cut it as they are cut."""
+    # Where frames have 16 bits the truth has their high byte.
+    frames = [(f >> 8).astype(np.uint8) if f.dtype == np.uint16 else f for f in frames]
+    alignment = align_stack(frames)
+    places = [transform for transform in alignment.transforms if transform is not None]
+    top, bottom, left, right = common_area(places, alignment.size)
+    stack = Stack.from_arrays(list(aligned(frames, alignment)))
+    truth = np.ascontiguousarray(truth[top:bottom, left:right])
+    return Situation(stack, list(stack), truth, truth.astype(np.float32), 0.0, frames)
+
+
+def _shifted(pixels: float) -> Callable[[Levels, int], Levels]:
+    """Move a frame to the right by a quintic spline, which hardly blurs; borders are mirrored."""
+
+    def change(frame: Levels, seed: int) -> Levels:
+        from scipy.ndimage import shift
+
+        by = (0.0, pixels, *(0.0,) * (frame.ndim - 2))
+        return np.asarray(shift(frame, by, order=5, mode="mirror"), np.float32)
+
+    return change
+
+
+def _visited(frame: Levels, seed: int) -> Levels:
+    """Let something cross the scene in one frame only: a striped disc, sharp, at three places."""
+    height, width = frame.shape[:2]
+    rng = np.random.default_rng([_MIX, seed])
+    y, x = np.arange(height), np.arange(width)
+    stripes = 128.0 + 80.0 * np.sign(np.sin(2 * np.pi * (x + y[:, None]) / 9.0))
+    made = frame.astype(np.float64)
+    for _ in range(3):
+        top, left = rng.uniform(0.15, 0.85) * height, rng.uniform(0.15, 0.85) * width
+        alpha, paint = wavy_disc(y - top, x - left, 0.05 * min(height, width), ()), stripes
+        if frame.ndim == 3:
+            alpha, paint = alpha[..., None], paint[..., None]
+        made = made * (1.0 - alpha) + paint * alpha
+    return made.astype(np.float32)
+
+
+#: What may be wrong with one frame, by name, before noise is added: (frame, seed) to the frame.
+#: ``double noise`` is done where the noise is.
+CHANGES: dict[str, Callable[[Levels, int], Levels]] = {
+    "shift 0.5 px": _shifted(0.5),
+    "shift 1 px": _shifted(1.0),
+    "10 % brighter": lambda frame, seed: (frame * np.float32(1.1)).astype(np.float32),
+    "moving object": _visited,
+    "double noise": lambda frame, seed: frame,
+}

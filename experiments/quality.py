@@ -9,10 +9,10 @@ saves the parts of results that are farthest from the truth, to be looked at.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,45 +21,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse import write_image
-from experiments import runner
-from experiments.cases import write_whole
-from experiments.pictures import to_8_bit
-from experiments.quality_methods import Denoised
-from experiments.quality_more import (
-    ablations,
-    cost,
-    misaligned,
-    real_noise,
-    robustness,
-    rooms,
-    single,
-)
+from experiments import quality_tables as tables_of
+from experiments.methods import Denoised
+from experiments.pictures import add_data_option, data_folder, to_8_bit
 from experiments.quality_plan import SUBSETS, QualityPlan, is_kept_aside, plan_of
-from experiments.quality_scores import WINDOW
 from experiments.quality_sheet import Sheet
-from experiments.quality_tables import clean, noisy_pairs, noisy_stacks, stacks, texture, users
-from experiments.quality_trials import Record, Trial, code_version, fused_picture, run_trials
-
-__all__ = ["TABLES", "run"]
+from experiments.scores import WINDOW
+from experiments.trials import (
+    Record,
+    Trial,
+    code_version,
+    fused_picture,
+    machine,
+    run_trials,
+    worker_pool,
+    write_whole,
+)
 
 #: The tables by name.
 TABLES: dict[str, Callable[[QualityPlan], list[Sheet]]] = {
-    "clean": clean,
-    "stacks": stacks,
-    "rooms": rooms,
-    "misaligned": misaligned,
-    "noisy": noisy_pairs,
-    "noisy-stacks": noisy_stacks,
-    "single": single,
-    "users": users,
-    "texture": texture,
-    "robustness": robustness,
-    "real-noise": real_noise,
-    "ablations": ablations,
-    "cost": cost,
+    "clean": tables_of.clean,
+    "stacks": tables_of.stacks,
+    "rooms": tables_of.rooms,
+    "misaligned": tables_of.misaligned,
+    "noisy": tables_of.noisy_pairs,
+    "noisy-stacks": tables_of.noisy_stacks,
+    "single": tables_of.single,
+    "users": tables_of.users,
+    "texture": tables_of.texture,
+    "robustness": tables_of.robustness,
 }
-#: Tables of other tables' trials: their pictures are saved there.
-_SAME_TRIALS = ("texture", "ablations")
 
 _ZOOM, _GAP = 4, 8
 _MOST = 4
@@ -73,36 +64,36 @@ def run(
     *,
     methods: Sequence[str] = (),
     pictures: bool = False,
+    pool: Executor,
 ) -> int:
     """Compute, print and write tables, all of them or the cells of some methods alone.
 
     Returns the number of trials that failed.
     """
     form = f"{plan.subset} subset{', quick' if plan.quick else ''}"
-    head = f"*{form}; {runner.machine()}; source {code_version('auto')[:8]}*\n"
+    head = f"*{form}; {machine()}; source {code_version('auto')[:8]}*\n"
     if plan != replace(plan_of(plan.data, plan.output), workers=plan.workers):
         head += "\n*Targets are meant for the full report subset.*\n"
     suffix = f"{'-tuning' * (plan.subset == 'tuning')}{'-quick' * plan.quick}"
     print(head)
     written, failed = [head], set()
-    with runner._pool(plan.workers) as pool:
-        for name in tables:
-            started = time.monotonic()
-            sheets = TABLES[name](plan)
-            wanted = [trial for sheet in sheets for trial in sheet.trials()]
-            if methods:
-                wanted = [trial for trial in wanted if trial.method in methods]
-            if plan.subset == "tuning":
-                _refuse_kept_aside(wanted)
-            records = run_trials(wanted, data=plan.data, output=plan.output, pool=pool)
-            text = f"## {name}\n\n" + "\n".join(sheet.text(records) for sheet in sheets)
-            print(text, flush=True)
-            write_whole(plan.output / f"{name}{suffix}.md", f"{head}\n{text}")
-            written.append(text)
-            failed |= {trial for trial, record in records.items() if "error" in record}
-            if pictures and name not in _SAME_TRIALS:
-                _save_worst(name + suffix, records, plan.data, plan.output)
-            print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    for name in tables:
+        started = time.monotonic()
+        sheets = TABLES[name](plan)
+        wanted = [trial for sheet in sheets for trial in sheet.trials()]
+        if methods:
+            wanted = [trial for trial in wanted if trial.method in methods]
+        if plan.subset == "tuning":
+            _refuse_kept_aside(wanted)
+        records = run_trials(wanted, data=plan.data, output=plan.output, pool=pool)
+        text = f"## {name}\n\n" + "\n".join(sheet.text(records) for sheet in sheets)
+        print(text, flush=True)
+        write_whole(plan.output / f"{name}{suffix}.md", f"{head}\n{text}")
+        written.append(text)
+        failed |= {trial for trial, record in records.items() if "error" in record}
+        if pictures and name != "texture":  # its trials are those of other tables
+            _save_worst(name + suffix, records, plan.data, plan.output)
+        print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     if set(tables) == set(TABLES):
         write_whole(plan.output / f"quality{suffix}.md", "\n".join(written))
     return len(failed)
@@ -112,31 +103,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--data", type=Path, default=os.environ.get("COFUSE_DATA"), help="picture collections")
+    add_data_option(parser)
     add("--tables", default=",".join(TABLES), help=f"some of {','.join(TABLES)}")
     add("--methods", default="", help="fill the cells of these alone, as in auto,auto?")
     add("--quick", action="store_true", help="a few scenes each, noisy ones cut small")
     add("--subset", choices=SUBSETS, default="report", help="tuning: only what tuning may see")
     add("--output", type=Path, default=Path("results") / "quality")
     add("--pictures", action="store_true", help="save the worst parts of results as PNG")
-    add("--workers", type=int, default=len(runner.cores()), help="processes (default: one a core)")
     given = parser.parse_args(arguments)
     tables = [name.strip() for name in given.tables.split(",") if name.strip()]
     if unknown := [name for name in tables if name not in TABLES]:
         parser.error(f"there is no table {unknown[0]!r}; known are {', '.join(TABLES)}")
-    if given.data is None or not Path(given.data).is_dir():
-        parser.error("name the folder of the picture collections with --data or COFUSE_DATA")
-    if given.workers < 1:
-        parser.error(f"--workers is {given.workers}; expected 1 or more")
     plan = plan_of(
-        Path(given.data),
+        data_folder(parser, given),
         given.output,
         workers=given.workers,
         quick=given.quick,
         subset=given.subset,
     )
     methods = [name.strip() for name in given.methods.split(",") if name.strip()]
-    return 1 if run(plan, tables, methods=methods, pictures=given.pictures) else 0
+    with worker_pool(plan.workers) as pool:
+        failed = run(plan, tables, methods=methods, pictures=given.pictures, pool=pool)
+    return 1 if failed else 0
 
 
 def _refuse_kept_aside(trials: Sequence[Trial]) -> None:
@@ -159,7 +147,7 @@ def _save_worst(
     for rank, trial in enumerate(_worst_trials(records), 1):
         scores = records[trial]["scores"]
         given = trial.situation(data)
-        picture, _ = fused_picture(trial.method, given, Denoised(None))
+        picture, _ = fused_picture(trial.method, trial.n, given, Denoised(None))
         top, left = int(scores["worst_top"]), int(scores["worst_left"])
         window = np.s_[top : top + WINDOW, left : left + WINDOW]
         truth = given.truth[window].astype(np.float32)
@@ -195,7 +183,6 @@ def _strip(panels: list[NDArray[Any]]) -> NDArray[Any]:
 
 def _file_name(trial: Trial) -> str:
     parts = [trial.dataset, str(trial.item), f"sigma{trial.sigma:g}"]
-    parts += [trial.noise] if trial.noise != "white" else []
     parts += [trial.change] if trial.change else []
     return "-".join(parts).replace(" ", "_").replace("%", "percent")
 

@@ -5,52 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from experiments.quality_trials import Record, Trial
-from experiments.statistics import mean
-
-__all__ = ["Cell", "Sheet", "count", "gap", "label", "score"]
+from experiments.methods import label
+from experiments.statistics import markdown, mean
+from experiments.trials import Record, Trial
 
 Trials = tuple[Trial, ...]
 Records = Mapping[Trial, Record]
 
-_DIGITS = {
-    "psnr": 2,
-    "inside": 2,
-    "sigma": 1,
-    "true_sigma": 1,
-    "gradient": 3,
-    "correlation": 3,
-    "texture": 3,
-}
-_BETTER_HIGH = ("psnr", "inside", "ssim", "q_mi", "q_abf")
-_LABELS = {
-    "auto": "`auto`",
-    "auto?": "`auto`, σ estimated",
-    "fast": "`fast`",
-    "fast?": "`fast`",
-    "paper": "`paper`",
-    "reference": "reference frame alone",
-    "untouched": "`auto`, denoise = 0",
-    "laplacian": "Laplacian pyramid",
-    "gff": "GFF",
-    "dwt": "DWT",
-    "dct-variance": "DCT variance",
-    "focus-measure": "focus measure",
-    "sf-dct": "SF-DCT",
-    "sr-ksvd": "SR-KSVD",
-    "bm3d": "BM3D",
-    "bm3d of truth": "BM3D of the noisy truth",
-    "tv": "TV",
-    "nlm": "NLM",
-    "nlm?": "NLM, σ measured",
-    "colour-nlm": "colour NLM",
-}
-
-
-def label(method: str) -> str:
-    """Name a method in a table."""
-    parts = method.removeprefix("variant ").split("+")
-    return ", then ".join(_LABELS.get(part, part) for part in parts)
+_DIGITS = dict.fromkeys(("gradient", "correlation", "texture"), 3) | {"psnr": 2, "inside": 2}
+_BETTER_HIGH = ("psnr", "inside", "ssim", "q_mi_clean", "q_abf_clean")
 
 
 @dataclass(frozen=True)
@@ -58,15 +21,19 @@ class Cell:
     """The mean of a score over trials, or of its difference from other trials, pair by pair.
 
     A ``target`` is the least the mean should be. With ``count_only`` the cell tells how many of
-    the trials have a score above zero.
+    the trials have a score above zero. Without trials it is empty.
     """
 
-    trials: Trials
-    name: str
-    digits: int = 4
+    trials: Trials = ()
+    name: str = ""
     against: Trials = ()
     target: float | None = None
     count_only: bool = False
+
+    @property
+    def digits(self) -> int:
+        """Digits after the point."""
+        return _DIGITS.get(self.name, 4)
 
     def values(self, records: Records) -> list[float]:
         """Return the score of every trial, or its differences."""
@@ -91,7 +58,9 @@ class Cell:
         found = self.values(records)
         if self.count_only:
             return f"{sum(value > 0 for value in found)} of {len(found)}"
-        return mean(found).text(self.digits, "+") if self.against else self._plain(found)
+        if self.against:
+            return mean(found).text(self.digits, "+")
+        return f"{mean(found).mean:.{self.digits}f}"
 
     def verdict(self, records: Records) -> str:
         """Say what is aimed at and whether it is reached; nothing where nothing is aimed at."""
@@ -102,20 +71,17 @@ class Cell:
         goal = f"{self.target:+g}" if self.against else f"{self.target:g}"
         return f"{goal} {'met' if short <= 0 else f'missed by {short:.{self.digits}f}'}"
 
-    def _plain(self, found: list[float]) -> str:
-        return f"{mean(found).mean:.{self.digits}f}"
-
 
 def score(trials: Iterable[Trial], name: str, target: float | None = None) -> Cell:
     """Make the cell of a mean score."""
-    return Cell(tuple(trials), name, _DIGITS.get(name, 4), (), target)
+    return Cell(tuple(trials), name, (), target)
 
 
 def gap(
     trials: Iterable[Trial], against: Iterable[Trial], name: str, target: float | None = None
 ) -> Cell:
     """Make the cell of a mean difference."""
-    return Cell(tuple(trials), name, _DIGITS.get(name, 4), tuple(against), target)
+    return Cell(tuple(trials), name, tuple(against), target)
 
 
 def count(trials: Iterable[Trial], name: str) -> Cell:
@@ -150,13 +116,11 @@ class Sheet:
         if any(cell.target is not None for _, cells in self.lines for cell in cells):
             columns = (*columns, "target")
             rows = [(*row, verdict) for row, verdict in zip(rows, verdicts, strict=True)]
-        table = "\n".join(
-            f"| {' | '.join(row)} |" for row in [columns, ("---",) * len(columns), *rows]
-        )
-        parts = [f"### {self.title}", self.caption, table, self._behind(records)]
-        parts.append(
-            "\n".join(_failures(records[t] for t in dict.fromkeys(self.trials()) if t in records))
-        )
+        table = markdown(f"### {self.title}\n\n{self.caption}", columns, rows)
+        known = [records[trial] for trial in dict.fromkeys(self.trials()) if trial in records]
+        errors = [record["error"] for record in known if "error" in record]
+        failures = [f"- failed {errors.count(e)} ×: {e}" for e in dict.fromkeys(errors)]
+        parts = [table.strip(), self._behind(records), "\n".join(failures)]
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def _verdicts(self, cells: tuple[Cell, ...], records: Records) -> str:
@@ -194,8 +158,3 @@ def _common_difference(first: Cell, second: Cell, records: Records) -> float:
     )
     common = [a[scene] - b[scene] for scene in a if scene in b]
     return mean(common).mean if common else float("inf")
-
-
-def _failures(records: Iterable[Record]) -> list[str]:
-    errors = [record["error"] for record in records if "error" in record]
-    return [f"- failed {errors.count(error)} ×: {error}" for error in dict.fromkeys(errors)]

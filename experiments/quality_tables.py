@@ -1,27 +1,18 @@
-"""The quality tables without noise and with white noise; the others are in `quality_more`."""
+"""The quality tables: which trials fill which cells."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from experiments.methods import label
+from experiments.pictures import CHANGES
 from experiments.quality_plan import TARGETS, QualityPlan
-from experiments.quality_sheet import Cell, Sheet, count, gap, label, score
-from experiments.quality_trials import Trial
-
-__all__ = [
-    "clean",
-    "noisy_pairs",
-    "noisy_stacks",
-    "pair_trials",
-    "stack_trials",
-    "stacks",
-    "texture",
-    "users",
-]
+from experiments.quality_sheet import Cell, Sheet, count, gap, score
+from experiments.trials import Trial
 
 Trials = list[Trial]
-CLEAN_METHODS = ("auto", "auto?", "paper", "average", "laplacian", "gff", "dwt")
-CLEAN_METHODS += ("dct-variance", "focus-measure", "sf-dct")
+_RIVALS = ("average", "laplacian", "gff", "dwt", "dct-variance", "focus-measure", "sf-dct")
+CLEAN_METHODS = ("auto", "auto?", "paper", *_RIVALS)
 DENOISED_FIRST = tuple(
     f"{denoiser}+{choice}" for denoiser in ("tv", "nlm") for choice in ("auto", "focus-measure")
 )
@@ -29,6 +20,13 @@ BM3D_FIRST = ("bm3d+fast", "bm3d+gff", "bm3d+focus-measure", "bm3d+laplacian")
 USER_SIGMAS, USER_FRAMES = (10, 20), 7
 NLM_LAST = ("laplacian+nlm", "laplacian+nlm?", "auto+nlm", "auto+nlm?")
 NLM_LAST += ("laplacian+colour-nlm", "auto+colour-nlm")
+#: Side of the square that is taken out of the middle of photographs.
+_PHOTO = 512
+#: Methods held beside `auto` when a frame is disturbed, by noise level.
+DISTURBED = {
+    0: ("auto", "laplacian", "gff"),
+    15: ("auto", "auto?", "laplacian", "bm3d+fast"),
+}
 
 
 def clean(plan: QualityPlan) -> list[Sheet]:
@@ -39,21 +37,21 @@ def clean(plan: QualityPlan) -> list[Sheet]:
     )
     sheets = []
     for dataset, name, groups, names in (
-        ("lytro", "Lytro", plan.lytro, ("q_mi", "q_abf")),
+        ("lytro", "Lytro", plan.lytro, ("q_mi_clean", "q_abf_clean")),
         ("mfi_whu", "MFI-WHU", plan.whu, ("psnr", "inside", "ssim")),
     ):
         columns = [f"{group} ({len(items)}): {_NAMES[n]}" for group, items in groups for n in names]
         sheet = Sheet(f"{name}, σ = 0", caption, ("method", *columns, "restored"))
-        for method in (*CLEAN_METHODS, *(("sr-ksvd",) if plan.sr_ksvd else ())):
+        for method in (*CLEAN_METHODS, *(("sr-ksvd-dense",) if plan.sr_ksvd else ())):
             cells, every = [], []
-            thin = method == "sr-ksvd"
+            thin = method == "sr-ksvd-dense"
             for place, (_, items) in enumerate(groups):
-                chosen = () if thin and place else plan.sr_ksvd_pairs(items) if thin else items
+                chosen = () if thin and place else items[::3] if thin else items
                 trials = [Trial(dataset, item, method) for item in chosen]
                 every += trials
                 targets = [_target(method, f"{dataset}, σ = 0", n, first=not place) for n in names]
                 cells += [score(trials, n, t) for n, t in zip(names, targets, strict=True)]
-            restored = count(dict.fromkeys(every), "sigma") if method == "auto?" else _nothing()
+            restored = count(dict.fromkeys(every), "sigma") if method == "auto?" else Cell()
             sheet.add(f"{label(method)}{' (every third pair)' * thin}", *cells, restored)
         sheets.append(sheet)
     return sheets
@@ -66,10 +64,10 @@ def stacks(plan: QualityPlan) -> list[Sheet]:
         columns = [f"K = {k}: {name}" for k in plan.clean_frames for name in ("PSNR", "SSIM")]
         title = f"Simulated stacks, layers {where}, σ = 0"
         sheet = Sheet(title, _stack_caption(plan), ("method", *columns))
-        for method in (*CLEAN_METHODS, *(("sr-ksvd",) if plan.sr_ksvd else ())):
+        for method in (*CLEAN_METHODS, *(("sr-ksvd-dense",) if plan.sr_ksvd else ())):
             cells = []
             for frames in plan.clean_frames:
-                left_out = method == "sr-ksvd" and (frames > 2 or mode)
+                left_out = method == "sr-ksvd-dense" and (frames > 2 or mode)
                 items = () if left_out else plan.stack_items
                 dataset = f"{plan.stacks}-{frames}{mode}"
                 trials = [Trial(dataset, item, method) for item in items]
@@ -100,7 +98,7 @@ def noisy_pairs(plan: QualityPlan) -> list[Sheet]:
             sheet.add(
                 _with_number(method, trials, pairs),
                 *(score(trials, name, _target(method, what, name)) for name in ("psnr", "ssim")),
-                _nothing() if method == "auto" else gap(trials, ours, "psnr", aim),
+                Cell() if method == "auto" else gap(trials, ours, "psnr", aim),
             )
         sheets.append(sheet)
     pairs = len(plan.noisy_lytro)
@@ -109,7 +107,10 @@ def noisy_pairs(plan: QualityPlan) -> list[Sheet]:
     for method in ("auto", "auto?", "gff", *DENOISED_FIRST, "paper", "bm3d+fast", "bm3d+gff"):
         items = plan.slow_lytro if _is_slow(method) else plan.noisy_lytro
         trials = [Trial("lytro", item, method, 15, crop=plan.crop) for item in items]
-        cells = [score(trials, n, _target(method, "lytro, σ = 15", n)) for n in ("q_mi", "q_abf")]
+        cells = [
+            score(trials, n, _target(method, "lytro, σ = 15", n))
+            for n in ("q_mi_clean", "q_abf_clean")
+        ]
         sheet.add(_with_number(method, trials, pairs), *cells)
     return [*sheets, sheet]
 
@@ -161,7 +162,7 @@ def users(plan: QualityPlan) -> list[Sheet]:
             ours, trials = (colour_trials(plan, m, sigma) for m in ("auto", method))
             aim = TARGETS[f"over fuse then NLM, σ = {sigma}", "psnr"]
             cells += [score(trials, "psnr"), score(trials, "ssim")]
-            cells += [gap(ours, trials, "psnr", aim) if "+" in method else _nothing()]
+            cells += [gap(ours, trials, "psnr", aim) if "+" in method else Cell()]
         sheet.add(label(method), *cells)
     return [sheet]
 
@@ -171,7 +172,7 @@ def texture(plan: QualityPlan) -> list[Sheet]:
     caption = (
         "Gradient error: 0 is perfect. Residual correlation: −1 texture taken away, 0 honest. "
         "Texture kept: 1 as in the truth, less is lost detail, more is noise left in. "
-        "(Definitions: `experiments/quality_scores.py`.)"
+        "(Definitions: `experiments/scores.py`.)"
     )
     names = ("psnr", "gradient", "correlation", "texture")
     columns = ("method", "PSNR", "gradient error", "residual correlation", "texture kept")
@@ -199,6 +200,88 @@ def texture(plan: QualityPlan) -> list[Sheet]:
     return sheets
 
 
+def rooms(plan: QualityPlan) -> list[Sheet]:
+    """Pairs of rooms that were blurred after their measured depth."""
+    sheet = Sheet(
+        "Rooms, σ = 0",
+        f"{len(plan.rooms)} RGB pairs below `real/pairs`, blurred after depth maps, with a truth.",
+        ("method", "PSNR", "SSIM", "`auto` over"),
+    )
+    for method in ("auto?", "fast?", *_RIVALS):
+        ours, trials = ([Trial("rooms", n, m) for n in plan.rooms] for m in ("auto?", method))
+        over = Cell() if method == "auto?" else gap(ours, trials, "psnr", 0.0)
+        sheet.add(label(method), score(trials, "psnr"), score(trials, "ssim"), over)
+    return [sheet]
+
+
+def misaligned(plan: QualityPlan) -> list[Sheet]:
+    """Stacks whose parallax no alignment of whole frames undoes."""
+    sheet = Sheet(
+        "Parallax, σ = 0",
+        "RGB stacks below `real/misaligned`, five frames each, aligned to the third, where the "
+        "truth lies. PSNR in the area that all frames cover.",
+        ("method", *(f"{n:02}" for n in plan.misaligned), "mean", "`auto` over"),
+    )
+    for method in ("auto?", "fast?", "reference", *_RIVALS):
+        ours, trials = (
+            [Trial("misaligned", n, m) for n in plan.misaligned] for m in ("auto?", method)
+        )
+        over = Cell() if method == "auto?" else gap(ours, trials, "psnr", 0.0)
+        every = [score([trial], "psnr") for trial in trials]
+        sheet.add(label(method), *every, score(trials, "psnr"), over)
+    return [sheet]
+
+
+def single(plan: QualityPlan) -> list[Sheet]:
+    """Photographs kept aside for this, one frame each, in colour."""
+    side = plan.crop or _PHOTO
+    sheet = Sheet(
+        "Single photographs",
+        f"{len(plan.photos)} RGB photographs kept aside for this, the middle {side} × {side} "
+        "pixels, white noise never clipped. BM3D is told σ and looks at all colours together.",
+        ("method", "σ = 15: PSNR", "SSIM", "σ = 25: PSNR", "SSIM"),
+    )
+    for method in ("auto?", "auto", "bm3d of truth"):
+        cells = []
+        for sigma in (15, 25):
+            trials = [Trial("photo", n, method, sigma, crop=side) for n in plan.photos]
+            aim = TARGETS[f"photo, σ = {sigma}", "psnr"] if method == "auto?" else None
+            cells += [score(trials, "psnr", aim), score(trials, "ssim")]
+        sheet.add("BM3D" if method.startswith("bm3d") else label(method), *cells)
+    return [sheet]
+
+
+def robustness(plan: QualityPlan) -> list[Sheet]:
+    """One frame shifted, brighter, visited or noisier."""
+    sheets = []
+    for sigma, methods in DISTURBED.items():
+        columns = [f"K = {k}: {label(method)}" for k in plan.changed_frames for method in methods]
+        sheet = Sheet(
+            f"One disturbed frame, σ = {sigma}",
+            f"Simulated scenes: {len(plan.changed_stacks)}, the middle frame (of two: the second) "
+            "disturbed before noise is added. First line PSNR, the others its change in dB. σ is "
+            "told as that of the undisturbed frames.",
+            ("disturbance", *columns),
+        )
+
+        def trials(method: str, frames: int, change: str, sigma: int = sigma) -> list[Trial]:
+            dataset, crop = f"{plan.stacks}-{frames}", plan.crop if sigma else 0
+            return [
+                Trial(dataset, item, method, sigma, change=change, crop=crop)
+                for item in plan.changed_stacks
+            ]
+
+        runs = [(method, frames) for frames in plan.changed_frames for method in methods]
+        sheet.add("none", *(score(trials(*run, ""), "psnr") for run in runs))
+        for change in CHANGES:
+            if change != "double noise" or sigma > 0:
+                sheet.add(
+                    change, *(gap(trials(*run, change), trials(*run, ""), "psnr") for run in runs)
+                )
+        sheets.append(sheet)
+    return sheets
+
+
 def pair_trials(plan: QualityPlan, method: str, sigma: float, *, like: str = "") -> Trials:
     """List a method's noisy MFI-WHU trials, on the pairs another method runs on if one is named."""
     runs = like or method
@@ -219,16 +302,12 @@ def colour_trials(plan: QualityPlan, method: str, sigma: float) -> Trials:
     return [Trial(dataset, item, method, sigma, crop=plan.crop) for item in plan.colour]
 
 
-_NAMES = {"q_mi": "Q_MI", "q_abf": "Q^AB/F", "psnr": "PSNR", "ssim": "SSIM"}
+_NAMES = {"q_mi_clean": "Q_MI", "q_abf_clean": "Q^AB/F", "psnr": "PSNR", "ssim": "SSIM"}
 _NAMES["inside"] = "PSNR without 8 px at each side"
 
 
 def _target(method: str, what: str, name: str, *, first: bool = True) -> float | None:
     return TARGETS.get((what, name)) if method == "auto?" and first else None
-
-
-def _nothing() -> Cell:
-    return Cell((), "")
 
 
 def _is_slow(method: str) -> bool:

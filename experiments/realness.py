@@ -28,8 +28,6 @@ from numpy.typing import NDArray
 
 from cofuse.images import luminance
 
-__all__ = ["Frames", "Judgement", "energy", "steps"]
-
 Picture = NDArray[Any]
 Map = NDArray[np.float32]
 Mask = NDArray[np.bool_]

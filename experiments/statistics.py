@@ -1,4 +1,4 @@
-"""Means over scenes with 95 % confidence intervals, and the rows they are taken of."""
+"""Means over scenes with 95 % confidence intervals, the records they are taken of, and tables."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from scipy.special import stdtrit
-
-__all__ = ["Mean", "difference", "mean", "pick", "scores_by_item", "values"]
 
 Row = dict[str, Any]
 
@@ -47,11 +45,11 @@ def mean(numbers: Iterable[float]) -> Mean:
 
 
 def pick(rows: Sequence[Row], **wanted: Any) -> list[Row]:
-    """Keep the rows without error whose case has these values."""
+    """Keep the rows without error whose trial has these values."""
     return [
         row
         for row in rows
-        if "error" not in row and all(row["case"][k] == v for k, v in wanted.items())
+        if "error" not in row and all(row["trial"][k] == v for k, v in wanted.items())
     ]
 
 
@@ -59,7 +57,7 @@ def scores_by_item(rows: Sequence[Row], score: str, **wanted: Any) -> dict[Any, 
     """Return one score (or ``cpu`` or ``wall`` seconds) of the picked rows by dataset and item."""
     place = "seconds" if score in ("cpu", "wall") else "scores"
     return {
-        (row["case"]["dataset"], row["case"]["item"], row["case"]["repeat"]): row[place][score]
+        (row["trial"]["dataset"], row["trial"]["item"], row["trial"]["repeat"]): row[place][score]
         for row in pick(rows, **wanted)
     }
 
@@ -70,5 +68,11 @@ def difference(first: dict[Any, float], second: dict[Any, float]) -> Mean:
 
 
 def values(rows: Sequence[Row], name: str) -> list[Any]:
-    """List the values a field of the cases takes, in the order of their first appearance."""
-    return list(dict.fromkeys(row["case"][name] for row in rows))
+    """List the values a field of the trials takes, in the order of their first appearance."""
+    return list(dict.fromkeys(row["trial"][name] for row in rows))
+
+
+def markdown(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a table under its title."""
+    lines = [header, ["---"] * len(header), *rows]
+    return f"{title}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"

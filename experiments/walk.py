@@ -25,7 +25,7 @@ import cofuse
 from cofuse.cli import main as command_line
 from cofuse.evaluation.simulation import sample_picture
 from cofuse.files import reading
-from cofuse.images.spill import Shelf
+from cofuse.images.memory import Shelf
 
 _PACKAGE = f"{Path(cofuse.__file__).parent}/"
 _FRAMES = 5

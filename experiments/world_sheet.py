@@ -19,8 +19,6 @@ from torch import Tensor
 from cofuse import CofuseError, read_image, write_image
 from cofuse.learning.world import World, WorldSettings
 
-__all__ = ["sheet"]
-
 _KINDS = ("photographic", "specimens", "thick", "masked", "mapped")
 #: Frames of the stacks, one after the other.
 _FRAMES = (2, 3, 4, 8)

@@ -11,7 +11,6 @@ import importlib
 import os
 import re
 import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Generator
@@ -39,11 +38,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse to begin without what COFUSE_REQUIRE names: there, a skip would go unnoticed."""
-    # Two processes that compile a kernel for other types at the same moment may give each other's
-    # code in Numba's cache: of the processes of pytest-xdist each has a cache of its own.
-    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-        assert "numba" not in sys.modules, "it has read its settings already"
-        os.environ["NUMBA_CACHE_DIR"] = str(config.cache.mkdir(f"numba-{worker}"))
     missing = [name for name in os.environ.get("COFUSE_REQUIRE", "").split() if not is_here(name)]
     if missing:
         raise pytest.UsageError(f"COFUSE_REQUIRE names {', '.join(missing)}, which is not here")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cofuse import Stack, align_stack, aligned, fuse, read_image, write_image
 from cofuse.alignment import Alignment
-from cofuse.alignment.exposure import exposure_gains, largest_values, thumbnail
+from cofuse.alignment.exposure import exposure_gains, thumbnail
 from cofuse.alignment.transforms import Transform
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from tests.command_line import run
@@ -50,9 +50,7 @@ def still(stack: Stack, reference: int) -> Alignment:
     """Match the brightness of frames that lie right."""
     unmoved = (Transform.identity(),) * len(stack)
     size = (stack.height, stack.width)
-    small = {
-        k: thumbnail(frame, stack, largest=largest_values(frame)) for k, frame in enumerate(stack)
-    }
+    small = {k: thumbnail(frame, frame, stack) for k, frame in enumerate(stack)}
     gains = exposure_gains(small, unmoved, reference, size, stack.ceiling)
     return Alignment(stack.names, size, "similarity", reference, unmoved, gains)
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
 import pytest
 import tifffile
 
-from benchmarks import damage, gpu, guard, peers, scaling
+from benchmarks import damage, gpu, peers, scaling
 from benchmarks.contenders import contenders_for
-from benchmarks.kernels import kernel_cases
 from benchmarks.measuring import Failure, run_measured
 from benchmarks.quality import find_place, score
 from benchmarks.stacks import StackRecipe, frame_motion, make_stack
-from cofuse.model.devices import TORCH_ON_CPU
+from cofuse.model.runtime import TORCH_ON_CPU
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -130,7 +127,7 @@ def test_the_document_has_a_place_for_every_table() -> None:
     text = (ROOT / "docs" / "performance.md").read_text("utf-8")
     places = set(re.findall(r"<!-- bench:(\S+) -->", text))
     expected = {f"peers-{name}" for name in peers.CASES}
-    expected |= {f"scaling-{axis}" for axis in scaling.AXES} | {"kernels", "gpu"}
+    expected |= {f"scaling-{axis}" for axis in scaling.AXES} | {"gpu"}
     assert places == expected
     assert len(re.findall(r"<!-- /bench -->", text)) == len(places)
 
@@ -161,10 +158,7 @@ def test_a_moved_and_cut_result_is_found_in_the_truth(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_small_case_from_end_to_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(peers, "warm_up", lambda *_: None)
+def test_a_small_case_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "results" / "peers.json"
     options = ["--cases", "stack3", "--megapixels", "0.1", "--frames", "3", "--repeats", "1"]
     options += ["--threads", "1", "--only", "cofuse fast", "--scratch", str(tmp_path)]
@@ -181,50 +175,6 @@ def test_a_small_case_from_end_to_end(
     peers.main(["--from", str(output), "--update-docs", str(document)])
     assert capsys.readouterr().out.strip() in document.read_text("utf-8")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["page.md", "results"]  # no frames left
-
-
-@pytest.mark.slow
-def test_kernels_and_their_references_do_the_same() -> None:
-    names = []
-    for case in kernel_cases(64):
-        assert case.plain is not None
-        names.append(case.name)
-        plain, compiled = case.plain(), case.run()
-        if case.name.startswith("dual"):
-            continue  # it works in place: the second call goes on from the first
-        np.testing.assert_allclose(compiled, plain, rtol=2e-3, atol=2e-2)
-    assert set(names) == set(guard.LEAST_SPEED_UP)
-
-
-def test_the_guard_complains_of_slow_kernels_only() -> None:
-    good = [{"name": name, "speed_up": 2 * least} for name, least in guard.LEAST_SPEED_UP.items()]
-    assert guard.complaints(good) == {}
-    slow = [kernel | {"speed_up": 0.5} for kernel in good]
-    assert guard.complaints(slow).keys() == guard.LEAST_SPEED_UP.keys()
-    one = [*good[1:], good[0] | {"speed_up": 0.9}]
-    assert list(guard.complaints(one)) == [good[0]["name"]]
-    assert "is 0.9 times as fast" in guard.complaints(one)[good[0]["name"]]
-    assert guard.complaints([{"name": "new", "speed_up": 9.0}]).keys() == {"new"}
-
-
-def test_the_guard_measures_again_before_it_fails(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
-    name, least = next(iter(guard.LEAST_SPEED_UP.items()))
-    found = [0.4 * least, 2 * least, 0.4 * least, 0.4 * least]
-
-    def measured(options: argparse.Namespace) -> dict[str, Any]:
-        return {"kernels": [{"name": name, "speed_up": found.pop(0)}]}
-
-    monkeypatch.setattr(guard, "measure", measured)
-    monkeypatch.setattr(guard, "tabulate", lambda results: {"kernels": "table"})
-    assert guard.main([]) == 0
-    assert guard.main([]) == 1
-    assert f"{name} is {0.4 * least:.1f} times as fast" in capsys.readouterr().err
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS")
-    with pytest.raises(SystemExit, match="OPENBLAS_NUM_THREADS"):
-        guard.main([])
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from PIL import Image
 from cofuse.cli import main
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import read_image, write_image
+from cofuse.jobs.frames import Frames
 from cofuse.jobs.grouping import cut_at_pauses, find_groups, time_taken
 from cofuse.jobs.run import Job
 
@@ -349,15 +350,14 @@ def test_interrupted_run_leaves_nothing_half_and_goes_on(fill, monkeypatch, caps
     fill("s/one")
     fill("s/two")
     maps = ("--depth-maps", "--source-maps")
-    write = Job._write
 
-    def interrupt(job: Job, *arguments: Any) -> None:
-        write(job, *arguments)
-        if job.request.output.stem == "two":
+    def interrupt(frames: Frames) -> None:
+        """Come when all is written and nothing is in its place yet."""
+        if frames.files[0].parent.name == "two":
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Job, "_write", interrupt)
+        patch.setattr(Frames, "check_unchanged", interrupt)
         assert run("s", "-o", "out", *maps) == 130
     assert "interrupted" in capsys.readouterr().err
     assert "one.tif" in listed() and all(name.startswith("one") for name in listed())

@@ -3,19 +3,26 @@
 import csv
 import json
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from cofuse.cli import main
 from cofuse.errors import CofuseError
-from cofuse.evaluation.metrics import METRICS, psnr, q_abf, q_mi, ssim, to_grey
-from cofuse.evaluation.metrics.scoring import choose_metrics, rank, score, to_scored_grey
+from cofuse.evaluation.metrics import (
+    METRICS,
+    choose_metrics,
+    psnr,
+    q_abf,
+    q_mi,
+    rank,
+    score,
+    ssim,
+    to_grey,
+    to_scored_grey,
+)
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import write_image
-from tests.waiting import PATIENCE
 
 SHAPE = (48, 64)
 
@@ -308,12 +315,3 @@ def test_ranks_by_hand():
     assert rank(values, higher_is_better=True) == {"a": 3, "b": 2, "c": 3, "d": 5, "e": 1}
     values.pop("e")
     assert rank(values, higher_is_better=False) == {"a": 1, "b": 3, "c": 1, "d": 4}
-
-
-def test_from_a_shell(scene):
-    command = [sys.executable, "-m", "cofuse", "evaluate", scene / "good.png", *sources(scene)]
-    done = subprocess.run(
-        [*command, "--metrics", "q_mi", "--json"], capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert done.returncode == 0 and done.stderr == ""
-    assert list(json.loads(done.stdout)["scores"][0]["scores"]) == ["q_mi"]

@@ -13,12 +13,11 @@ import pytest
 
 import cofuse
 from cofuse import NoiseLaw
+from cofuse.cli.noise import noise_table
 from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import read_image, write_image
-from cofuse.jobs import noise as noise_job
-from cofuse.sensor.brightness import NoiseModel
-from cofuse.sensor.law import BANDS
+from cofuse.sensor.law import BANDS, NoiseModel
 from cofuse.sensor.plot import plot_noise
 from tests.command_line import command, run
 
@@ -88,51 +87,35 @@ def law_of(levels: Any, *, model: NoiseModel | None = None, **facts: Any) -> Noi
     return NoiseLaw(model or NoiseModel(5.0), array, errors, estimated=True, **facts)
 
 
-@pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Let the command find this law, whatever the frames."""
-
-    def find(law: NoiseLaw) -> None:
-        monkeypatch.setattr(noise_job, "estimate_noise", lambda *_, **__: law)
-
-    return find
+STACK = cofuse.Stack.from_arrays(noisy_frames(), names=["a", "b", "c"])
 
 
-def test_frames_are_listed_where_they_differ(place, capsys, found):
-    found(law_of([[5.0], [5.1], [5.0]]))
-    assert run("noise", "stack", *PLAIN) == 0
-    assert "frame  " not in capsys.readouterr().out
-    found(law_of([[5.0], [9.0], [5.0]]))
-    assert run("noise", "stack", *PLAIN) == 0
-    assert (
-        "\nframe   sigma\n00.png   5.00\n01.png   9.00\n02.png   5.00\n" in capsys.readouterr().out
-    )
+def test_frames_are_listed_where_they_differ():
+    assert "frame  " not in noise_table(law_of([[5.0], [5.1], [5.0]]), STACK)
+    table = noise_table(law_of([[5.0], [9.0], [5.0]]), STACK)
+    assert "\nframe  sigma\na       5.00\nb       9.00\nc       5.00\n" in table
 
 
-def test_of_many_frames_the_extremes_are_told(place, capsys, found):
-    write_frames("many", [np.full((8, 8), k, np.uint8) for k in range(20)])
-    found(law_of([[5.0]] * 7 + [[9.0], [4.0]] + [[5.0]] * 11))
-    assert run("noise", "many", *PLAIN) == 0
-    assert "\nframes: 4.00 (08.png) to 9.00 (07.png)\n" in capsys.readouterr().out
+def test_of_many_frames_the_extremes_are_told():
+    many = cofuse.Stack.from_arrays([np.full((8, 8), k, np.uint8) for k in range(20)])
+    law = law_of([[5.0]] * 7 + [[9.0], [4.0]] + [[5.0]] * 11)
+    assert "\nframes: 4.00 (frame 9) to 9.00 (frame 8)\n" in noise_table(law, many)
 
 
-def test_the_table_tells_growth_with_brightness_and_blocks(place, capsys, found):
+def test_the_table_tells_growth_with_brightness_and_blocks():
     model = NoiseModel(3.0, 0.5)
     rows = np.array([[40.0, 5.5, 0.1], [200.0, 10.4, 0.05]])
-    found(law_of([[6.0]] * 3, model=model, brightness=rows, blocks=0.25))
-    assert run("noise", "stack", *PLAIN) == 0
-    out = capsys.readouterr().out
+    table = noise_table(law_of([[6.0]] * 3, model=model, brightness=rows, blocks=0.25), STACK)
     sigma = float(model.sigma_at(127.5))
-    assert f"sigma {sigma:.2f} of 255 at mid-grey, growing with brightness, JPEG blocks\n" in out
-    assert "\ngrey level         sigma  model\n        40   5.50 ± 0.55   5.39\n" in out
-    assert "\n       200  10.40 ± 0.52  10.44\n" in out
-    assert out.endswith("\nJPEG blocks: yes, 25 % of the finest detail rounded away\n")
+    assert f"sigma {sigma:.2f} of 255 at mid-grey, growing with brightness, JPEG blocks\n" in table
+    assert "\ngrey level         sigma  model\n        40   5.50 ± 0.55   5.39\n" in table
+    assert "\n       200  10.40 ± 0.52  10.44\n" in table
+    assert table.endswith("\nJPEG blocks: yes, 25 % of the finest detail rounded away")
 
 
-def test_clean_frames_are_called_so(place, capsys, found):
-    found(law_of([[1.0]] * 3))
-    assert run("noise", "stack", *PLAIN) == 0
-    assert "sigma 1.00 of 255, too little to be removed\n" in capsys.readouterr().out
+def test_clean_frames_are_called_so():
+    table = noise_table(law_of([[1.0]] * 3), STACK)
+    assert "sigma 1.00 of 255, too little to be removed\n" in table
 
 
 def test_json_tells_what_a_report_tells(place, capsys):
@@ -338,14 +321,6 @@ def test_the_law_is_not_written_over(place, refused):
     assert refused(*COMMANDS["fuse"], *words) == (
         "law.json is one of the frames or files read; write the result elsewhere"
     )
-
-
-@pytest.mark.parametrize("preset", ["auto", "fast"])
-def test_fusing_by_a_law_is_fusing_by_its_level_if_it_is_white(place, preset):
-    save("law.json", NoiseLaw.white(7.0))
-    for name, words in {"a.png": ("--noise", "law.json"), "b.png": ("--sigma", "7")}.items():
-        assert run("fuse", "stack", "-o", name, *PLAIN, "--preset", preset, *words) == 0
-    np.testing.assert_array_equal(read_image("a.png"), read_image("b.png"))
 
 
 def test_frames_left_out_of_an_alignment_take_their_noise_with_them(place, capsys):

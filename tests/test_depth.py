@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cofuse.depth import Depth, depth_colours, depth_picture, depth_preview, estimate_depth
-from cofuse.depth.colours import colour_table
-from cofuse.depth.curves import FocusCurve, band_energies, noise_energies
+from cofuse.depth.curves import NOISE_ENERGIES, FocusCurve, band_energies
 from cofuse.depth.estimation import small_luminance
 from cofuse.depth.filling import diffuse, enlarge, enlarge_along, spread
+from cofuse.depth.maps import colour_table
 from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import disc_kernel, sample_picture
 from cofuse.images import Stack
@@ -314,7 +314,7 @@ def test_averaged_curve_is_that_of_the_averages() -> None:
 
 def test_noise_has_the_energy_that_is_taken_away() -> None:
     noise = np.random.default_rng(5).normal(0, 7.0, (400, 400)).astype(np.float32)
-    for energy, (gain, spread_of_it) in zip(band_energies(noise), noise_energies(), strict=True):
+    for energy, (gain, spread_of_it) in zip(band_energies(noise), NOISE_ENERGIES, strict=True):
         assert energy.mean() == pytest.approx(49.0 * gain, rel=0.05)
         assert energy.std() / energy.mean() == pytest.approx(spread_of_it, rel=0.2)
 

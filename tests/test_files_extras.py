@@ -13,7 +13,7 @@ from PIL import Image, ImageCms
 from cofuse.errors import CofuseError
 from cofuse.files import read_alpha, read_image, read_metadata, read_stack, write_image
 from cofuse.files.exif import parse_block
-from cofuse.files.formats import format_of
+from cofuse.files.sources import format_of
 from tests.test_files_samples import ICC, exif_block, write_dng
 
 with_rawpy = pytest.mark.extra("rawpy")
@@ -112,7 +112,7 @@ def test_raw_metadata(tmp_path):
     assert fields.image[0x010F].data == b"Cofuse\0" and fields.image[0x0110].data == b"Test\0"
     out = write_image(tmp_path / "b.tif", read_image(path), metadata=known)
     again = parse_block(read_metadata(out).exif)
-    assert again.integer(0x0112) == 1 and 50706 not in again.image  # no DNG any more
+    assert again.number(0x0112) == 1 and 50706 not in again.image  # no DNG any more
     assert read_image(out).shape == (96, 64, 3)
 
 

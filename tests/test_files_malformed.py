@@ -28,7 +28,7 @@ from cofuse.files import (
     read_stack,
     write_image,
 )
-from cofuse.files.ome import ome_facts
+from cofuse.files.metadata import ome_facts
 from tests.test_files_samples import ICC, XMP, exif_block, write_dng
 
 PIXELS = np.random.default_rng(3).integers(0, 256, (24, 31, 3), dtype=np.uint8)

@@ -228,7 +228,7 @@ def test_colours_multiplied_by_alpha_are_divided(tmp_path, dtype):
 
 def test_alpha_of_opaque_formats(tmp_path, monkeypatch):
     cv2.imwrite(str(tmp_path / "a.jpg"), RGB)
-    monkeypatch.setattr(reading.Picture, "_decode", lambda self: pytest.fail("decoded"))
+    monkeypatch.setattr("simplejpeg.decode_jpeg", lambda *a, **k: pytest.fail("decoded"))
     assert read_alpha(tmp_path / "a.jpg") is None
     assert list(read_alphas([tmp_path])) == [None]
 
@@ -512,23 +512,6 @@ def test_truncated_multi_page_tiff(tmp_path):
             else:  # all there: the cut took no more than padding
                 same(frames, VOLUME)
                 assert length > 0.99 * len(whole)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_flipped_bytes_never_escape(tmp_path, kind, capfd):
-    """Damage anywhere gives pixels or a CofuseError: no other exception, warning or print."""
-    whole = encoded(kind)
-    path = tmp_path / "bad.dat"
-    places = np.random.default_rng(5).integers(0, len(whole), 40)
-    for place in [*range(4, min(len(whole), 40)), *places]:
-        data = bytearray(whole)
-        data[place] ^= 0x5A
-        path.write_bytes(data)
-        try:
-            read_stack(path)[0]
-        except CofuseError as error:
-            assert "bad.dat" in str(error) and "\n" not in str(error)
-    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("tag", [256, 257])

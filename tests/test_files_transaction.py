@@ -12,8 +12,14 @@ from pathlib import Path
 import pytest
 
 from cofuse.errors import CofuseError
-from cofuse.files.owners import hidden_name, is_abandoned, locked, who
-from cofuse.files.transaction import Transaction, clear_leftovers
+from cofuse.files.transaction import (
+    Transaction,
+    clear_leftovers,
+    hidden_name,
+    is_abandoned,
+    locked,
+    who,
+)
 from tests.command_line import contents
 
 #: Kills children at the first, second, … call that changes the disk, until one lives to the end.
@@ -169,7 +175,7 @@ def test_links_are_written_through(tmp_path):
 
 def dead_name() -> str:
     """A hidden name of a process that has ended."""
-    script = "from cofuse.files.owners import hidden_name; print(hidden_name())"
+    script = "from cofuse.files.transaction import hidden_name; print(hidden_name())"
     return subprocess.check_output([sys.executable, "-c", script], text=True, timeout=120).strip()
 
 
@@ -229,7 +235,7 @@ def test_lock_taken_from_the_dead_by_another_is_left_to_it(tmp_path, monkeypatch
         return True
 
     moved, rename = [], Path.rename
-    monkeypatch.setattr("cofuse.files.owners.is_abandoned", found_dead_too_late)
+    monkeypatch.setattr("cofuse.files.transaction.is_abandoned", found_dead_too_late)
     monkeypatch.setattr(Path, "rename", lambda old, new: moved.append(old) or rename(old, new))
     with locked(lock) as holder:
         assert holder == living
@@ -259,7 +265,7 @@ def test_lock_is_given_to_one_of_many_at_a_time(tmp_path):
     script = """
         import sys, time
         from pathlib import Path
-        from cofuse.files.owners import locked
+        from cofuse.files.transaction import locked
         rest = 20
         while rest:
             with locked(Path("lock")) as holder:

@@ -22,17 +22,15 @@ import cofuse
 from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture
 from cofuse.files import (
+    check_destination,
     check_output,
-    check_report,
     encoding,
+    plain,
     read_alpha,
     read_image,
     write_image,
     write_json,
 )
-from cofuse.images import Fusion, Stack
-from cofuse.jobs.report import fusion_report
-from cofuse.progress import SolverTrace
 
 rng = np.random.default_rng(11)
 
@@ -170,7 +168,7 @@ def test_names(tmp_path):
 
 def test_check_output_checks_without_writing(tmp_path):
     assert check_output(str(tmp_path / "a.png"), overwrite=False) == tmp_path / "a.png"
-    assert check_report(tmp_path / "a.json", overwrite=False) == tmp_path / "a.json"
+    assert check_destination(tmp_path / "a.json", overwrite=False) == tmp_path / "a.json"
     assert list(tmp_path.iterdir()) == []
     for name, words in {"a.gif": ".gif", "none/a.png": "does not exist"}.items():
         path = tmp_path / name
@@ -297,7 +295,7 @@ def test_json(tmp_path):
     assert "Schärfe σ" in text and text.endswith("}\n") and '\n  "values"' in text
     assert json.loads(text) == {"name": "Schärfe σ", "values": [1, 2.5, None]}
     refuse(path, "exists", call=lambda: write_json(path, {}))
-    refuse(path, "exists", call=lambda: check_report(path, overwrite=False))
+    refuse(path, "exists", call=lambda: check_destination(path, overwrite=False))
     write_json(path, {}, overwrite=True)
     assert path.read_text() == "{}\n"
     for bad in ({"a": float("nan")}, {"a": float("inf")}, {"a": {1, 2}}, {"a": "\ud800"}):
@@ -312,65 +310,23 @@ class Settings:
     sizes: tuple[int, ...] = (3, 4)
 
 
-def test_fusion_report(tmp_path):
-    frames = [np.full((2, 4), k, np.uint16) for k in (1, 2, 3)]
-    stack = Stack.from_arrays(frames, white=4095, names=["a.tif", "b.tif", "c.tif"])
-    fusion = Fusion(
-        image=frames[0],
-        source_map=np.array([[0, 0, 0, 1], [1, 0, 0, 0]], np.uint64),
-        confidence=np.full((2, 4), 0.25, np.float32),
-        sigma=np.float32(2.5),
-        sigma_estimated=True,
-        trace={
-            "reconstruct": SolverTrace(
-                "fista", 7, False, "out of rounds", {"gap": (3.0, 1.5), "bad": (np.nan,), "no": ()}
-            )
-        },
-        seconds={"align": 0.5},
-    )
-    given_settings = {
+def test_values_become_what_json_knows():
+    given = {
         "omega": Path("x.npz"),
         "fusion": Settings(),
         "seed": np.int64(3),
         "weights": np.array([1.0, np.inf]),
         "align": True,
+        7: os.fsdecode(b"caf\xe9"),
     }
-    report = fusion_report(fusion, stack, given_settings, "out.tif")
-    assert report["cofuse"] == cofuse.__version__ and report["output"] == "out.tif"
-    assert report["frames"] == {
-        "count": 3,
-        "names": ["a.tif", "b.tif", "c.tif"],
-        "width": 4,
-        "height": 2,
-        "colour": False,
-        "dtype": "uint16",
-        "white": 4095.0,
-        "white_found": False,
-    }
-    assert [(s["frame"], s["share"]) for s in report["shares"]] == [
-        ("a.tif", 0.75),
-        ("b.tif", 0.25),
-        ("c.tif", 0.0),
-    ]
-    assert (report["sigma"], report["sigma_estimated"]) == (2.5, True)
-    assert report["sigma_counts"] == pytest.approx(2.5 * 4095 / 255)
-    assert report["mean_confidence"] == 0.25 and report["seconds"] == {"align": 0.5}
-    assert report["settings"] == {
+    assert plain(given) == {
         "omega": "x.npz",
         "fusion": {"penalty": "l1", "sizes": [3, 4]},
         "seed": 3,
         "weights": [1.0, None],
         "align": True,
+        "7": "caf\N{REPLACEMENT CHARACTER}",
     }
-    assert report["traces"]["reconstruct"] == {
-        "solver": "fista",
-        "iterations": 7,
-        "converged": False,
-        "reason": "out of rounds",
-        "last": {"gap": 1.5, "bad": None},
-    }
-    path = write_json(tmp_path / "report.json", report)
-    assert json.loads(path.read_text()) == report
 
 
 # --- depth, alpha and quality --------------------------------------------------------------------

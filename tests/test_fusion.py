@@ -17,13 +17,9 @@ from cofuse.errors import CofuseError
 from cofuse.evaluation.metrics import psnr
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
 from cofuse.fusion import PRESETS, FusionSettings, fuse
-from cofuse.fusion.choice import compose
-from cofuse.fusion.fast import FastRun
 from cofuse.images import Stack, to_opponent
 from cofuse.operators import load_operator
-from cofuse.progress import silent
-from cofuse.sensor.law import BANDS
-from tests.test_sensor_spectrum import measured_levels
+from tests.test_fusion_choice import compose
 
 DTYPES = ("uint8", "uint16", "float32", "float64")
 AUTO, FAST, PAPER = (PRESETS[name] for name in ("auto", "fast", "paper"))
@@ -224,7 +220,7 @@ def test_identical_frames_give_that_frame(preset, count):
     assert np.array_equal(result.image, frame)
     assert not result.source_map.any()
     # Copies do not take part in `auto`: there is one frame, which nothing contests.
-    assert (result.confidence == (1 if preset == "auto" else 0)).all()
+    assert (result.confidence == (0 if preset == "paper" else 1)).all()
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))
@@ -584,9 +580,8 @@ STAGES = {
     ("auto", None): {"noise", "fusion", "restoration"},
     ("auto", 0.0): {"fusion"},
     ("auto", 10.0): {"fusion", "restoration"},
-    ("fast", None): {"noise", "choice", "composition", "restoration"},
-    ("fast", 0.0): {"choice", "composition"},
-    ("fast", 10.0): {"choice", "composition", "restoration"},
+    ("fast", None): {"noise", "fusion", "restoration"},
+    ("fast", 0.0): {"fusion"},
     ("paper", 10.0): {"choice", "local estimate", "reconstruction", "planes"},
 }
 
@@ -606,7 +601,7 @@ def test_progress_names_the_stages_and_reaches_their_ends(preset, sigma):
     ("preset", "stages"),
     [
         ("auto", {"noise", "fusion", "restoration"}),
-        ("fast", {"noise", "choice", "composition", "restoration"}),
+        ("fast", {"noise", "fusion", "restoration"}),
         ("paper", {"noise", "choice", "local estimate", "reconstruction"}),
     ],
 )
@@ -688,7 +683,6 @@ def test_bad_calls_get_one_clear_line(frames: Any, options: dict[str, Any], word
         ("stride", 0),
         ("stride", -6),
         ("max_iterations", 0),
-        ("smallest_region", -0.1),
         ("local_weight", -1.0),
         ("local_weight", float("nan")),
         ("global_weight", float("inf")),
@@ -703,51 +697,6 @@ def test_bad_calls_get_one_clear_line(frames: Any, options: dict[str, Any], word
 )
 def test_bad_settings_are_refused_by_name(name: str, value: Any):
     with pytest.raises(CofuseError, match=name) as caught:
-        settings = FAST if name in ("smallest_region", "window") else PAPER
+        settings = FAST if name == "window" else PAPER
         replace(settings, **{name: value})
     assert "\n" not in str(caught.value)
-
-
-def test_restoring_operator_larger_than_the_picture_is_refused():
-    large = replace(FAST, restoring_operator="dct-32")
-    with pytest.raises(CofuseError, match="32x32"):
-        fuse([GREY, GREY], sigma=5, preset=large)
-    assert fuse([GREY, GREY], sigma=0, preset=large).image.shape == (16, 16)
-
-
-def test_restoring_operator_must_be_orthonormal():
-    with pytest.raises(CofuseError, match="orthonormal"):
-        fuse([GREY, GREY], sigma=5, preset=replace(FAST, restoring_operator="full-7"))
-
-
-def test_fast_removes_noise_told_by_frames_planes_and_bands() -> None:
-    rng = np.random.default_rng(0)
-    truth = np.full((128, 128, 3), 120.0)
-    texture = 25 * rng.choice([-1.0, 1.0], (128, 128, 1))  # most of it where there is little noise
-    truth += texture - cv2.blur(texture, (3, 3))[..., None]
-    soft = cv2.GaussianBlur(truth, (0, 0), 3)
-    left = (np.arange(128) < 64)[:, None]
-    frames, levels = [], []
-    for sharp, sigma in ((left, 8.0), (~left, 16.0)):
-        noise = cv2.GaussianBlur(rng.standard_normal(truth.shape), (0, 0), 0.7)
-        noise *= sigma / noise.std()
-        frames.append((np.where(sharp, truth, soft) + noise).astype(np.float32) / 255)
-        planes = to_opponent(noise.astype(np.float32))
-        levels.append([measured_levels(planes[..., i]) for i in range(3)])
-
-    def error(noise: np.ndarray) -> float:
-        run = FastRun(
-            stack=Stack.from_arrays(frames),
-            settings=FAST,
-            progress=silent,
-            operator=load_operator("dct-7"),
-        )
-        image, _ = run.choose_and_restore(noise, 1.0)
-        return float(np.square(255 * image - truth).mean())
-
-    by_bands = error(np.array(levels))
-    # Whether planes' bands or frames have one number, and whichever it is.
-    for factor in (0.7, 1.0, 1.4, 2.0):
-        of_frames = factor * np.array([8.0, 16.0])[:, None, None] * np.ones((2, 3, BANDS))
-        assert by_bands < 0.9 * error(of_frames)
-        assert by_bands < 0.9 * error(np.full((2, 3, BANDS), factor * 12.6))

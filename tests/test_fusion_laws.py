@@ -9,10 +9,12 @@ import pytest
 
 from cofuse import fuse
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
-from cofuse.images.bands import REACH
+from cofuse.images.planes import REACH
 from cofuse.images.tiles import MULTIPLE
 from cofuse.model import restoring, weighing
-from cofuse.model.devices import TORCH_ON_CPU
+from cofuse.model.runtime import TORCH_ON_CPU
+from cofuse.sensor import NoiseLaw
+from tests.test_fusion_mixing import fused_in_tiles
 
 Array = np.ndarray[Any, Any]
 
@@ -58,15 +60,12 @@ def test_what_is_cut_off_changes_nothing_far_away(
 
 @pytest.mark.parametrize("sigma", [0, 10])
 @pytest.mark.parametrize(("side", "part"), [(64, 48), (160, 128), (1024, 112)])
-def test_tiles_do_not_show(
-    side: int, part: int, sigma: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tiles_do_not_show(side: int, part: int, sigma: float) -> None:
     frames = in_floats(scene(1, 3, (293, 333)).frames)
     whole = fuse(frames, sigma=sigma)
-    monkeypatch.setattr(weighing, "_SIDES", (side,) * 3)
-    monkeypatch.setattr(weighing, "_PART", part)
-    monkeypatch.setattr(restoring, "SIDE", side)
-    parts = fuse(frames, sigma=sigma)
+    parts = fused_in_tiles(
+        frames, NoiseLaw.white(sigma, frames=3, colour=True), side=side, part=part, white=1.0
+    )
     np.testing.assert_allclose(parts.image, whole.image, rtol=0, atol=1e-6)
     np.testing.assert_allclose(parts.confidence, whole.confidence, rtol=0, atol=1e-3)
 

@@ -20,15 +20,15 @@ from hypothesis.extra.numpy import arrays
 from cofuse.errors import CofuseError
 from cofuse.fusion import fuse
 from cofuse.fusion.memory import Work, estimate_seconds, least_memory, plan_fusion
-from cofuse.images import Stack, memory, spill
+from cofuse.images import Stack, memory
 from cofuse.images.memory import (
+    Shelf,
     available_memory,
     default_ceiling,
     format_size,
     parse_size,
     used_memory,
 )
-from cofuse.images.spill import Shelf
 from cofuse.model import weighing
 from tests.test_fusion import in_dtype, scene
 
@@ -132,7 +132,7 @@ def test_temporary_files_go_to_a_disk_where_the_usual_folder_is_memory(
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setattr("os.access", lambda *_: True)
     monkeypatch.setattr("os.path.realpath", lambda path: path)
-    monkeypatch.setattr(spill, "_MOUNTS", tmp_path / "mounts")
+    monkeypatch.setattr(memory, "_MOUNTS", tmp_path / "mounts")
     for mounts, folder in (
         ("disk / ext4 rw 0 0\n", None),
         ("disk / ext4 rw 0 0\nt /tmp tmpfs rw 0 0\n", "/var/tmp"),
@@ -140,10 +140,10 @@ def test_temporary_files_go_to_a_disk_where_the_usual_folder_is_memory(
         ("nonsense\n", None),
     ):
         (tmp_path / "mounts").write_text(mounts)
-        assert spill._spill_folder() == folder
+        assert memory._spill_folder() == folder
     monkeypatch.setenv("TMPDIR", "/tmp")  # who names a folder means it
     (tmp_path / "mounts").write_text("disk / ext4 rw 0 0\nt /tmp tmpfs rw 0 0\n")
-    assert spill._spill_folder() is None
+    assert memory._spill_folder() is None
 
 
 # --- shelves -------------------------------------------------------------------------------------
@@ -235,10 +235,8 @@ def on_disk(frames: list[Array]) -> Stack:
     ],
 )
 def test_frames_kept_in_a_file_make_the_same_picture(
-    options: dict[str, Any], dtype: str, colour: bool, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], dtype: str, colour: bool
 ) -> None:
-    monkeypatch.setattr("cofuse.model.weighing._SIDES", (64,) * 3)  # several tiles
-    monkeypatch.setattr("cofuse.model.restoring.SIDE", 64)
     simulated = scene(options.get("sigma", 12), size=110, colour=colour)
     frames = [in_dtype(frame / 255, dtype) for frame in simulated.frames]
     arrays = fuse(frames, white=on_disk(frames).white, **options)
@@ -285,9 +283,9 @@ def test_a_plan_stays_below_its_ceiling_or_is_refused(work: Work, ceiling: int) 
 
 
 @given(works)
-def test_with_much_memory_features_are_kept(work: Work) -> None:
+def test_with_much_memory_tiles_are_as_large_as_is_good(work: Work) -> None:
     plan = plan_fusion(work, max_memory=1 << 60)
-    assert plan.keep_features and plan.peak >= least_memory(work)
+    assert plan.side == weighing.tile_sides(work.frames)[0] and plan.peak >= least_memory(work)
 
 
 @given(works, st.integers(0, 300))
@@ -360,11 +358,7 @@ def test_a_small_fusion_keeps_to_its_plan(sigma: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the frames hardly differ")
-def test_memory_grows_with_the_number_of_frames_by_tiles_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("cofuse.model.weighing._SIDES", (64,) * 3)
-    monkeypatch.setattr("cofuse.model.weighing._PART", 64)
+def test_memory_grows_with_the_number_of_frames_by_tiles_alone() -> None:
     base = np.random.default_rng(0).random((2400, 64, 3), np.float32)
     fuse([base[:40, :40], base[1:41, :40]], sigma=0)
     peaks, planned = [], []
@@ -376,8 +370,8 @@ def test_memory_grows_with_the_number_of_frames_by_tiles_alone(
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()
-        planned.append(weighing.working_bytes((2400, 64), count, keep=False))
-    assert 0 < peaks[1] - peaks[0] < planned[1] - planned[0] < 4 * base.nbytes
+        planned.append(weighing.working_bytes((2400, 64), count, weighing.LEAST_SIDE))
+    assert 0 < peaks[1] - peaks[0] < planned[1] - planned[0] < 8 * base.nbytes
 
 
 def test_threads_may_share_a_shelf() -> None:

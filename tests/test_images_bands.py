@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from cofuse.images.bands import (
+from cofuse.images.planes import (
     MIXED_BANDS,
     REACH,
     WINDOWS,
     blurred,
     split,
 )
-from cofuse.model.telling import octaves_in_bands, white_in_bands
+from cofuse.model.telling import octaves_in_bands, octaves_in_filters, white_in_bands
+from cofuse.operators import dct_operator
 from cofuse.sensor.law import BANDS, SHARES
 
 Array = NDArray[np.float64]
@@ -125,3 +126,19 @@ def test_white_noise_has_in_each_band_the_part_that_is_said() -> None:
     assert parts.shape == (MIXED_BANDS,) and (parts > 0).all()
     assert parts.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(parts, power / power.sum(), rtol=0.05)
+
+
+def test_filters_see_the_octaves_that_they_let_through() -> None:
+    filters = dct_operator(7).filters
+    shares = octaves_in_filters(filters)
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-12)
+    # The power that filters let through, by Parseval, at frequencies four times as dense.
+    size = 509
+    frequency = np.abs(np.fft.fftfreq(size))
+    highest = np.maximum(frequency[:, None], frequency)
+    for own, share in zip(filters[::9], shares[::9], strict=True):
+        power = np.abs(np.fft.fft2(own, s=(size, size))) ** 2 / size**2
+        for octave in range(3):
+            within = (highest <= 0.5 / 2**octave) & (highest > 0.25 / 2**octave)
+            # A filter of 7 pixels changes little from one of 127 frequencies to the next.
+            assert power[within].sum() == pytest.approx(share[octave], abs=0.02)

@@ -155,7 +155,7 @@ def test_command_loads_no_other_command() -> None:
     )
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.strip("[]\n").replace("'", "").split(", "))
-    assert loaded == {f"cofuse.cli.{name}" for name in ("application", "console", "ending", "fuse")}
+    assert loaded == {f"cofuse.cli.{name}" for name in ("application", "fuse")}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,4 +1,4 @@
-"""Threads: those of the kernels last and stand in nobody's way, others end with their work."""
+"""Threads: work done ahead, in order, with nothing left behind."""
 
 from __future__ import annotations
 
@@ -12,43 +12,27 @@ import weakref
 import pytest
 
 from cofuse.errors import CofuseError
-from cofuse.images.threads import done_ahead
-from cofuse.operators import cpu
+from cofuse.images.tiles import done_ahead
 from tests.waiting import PATIENCE
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform cannot fork")
-def test_threads_last_but_neither_bind_forks_nor_the_exit() -> None:
+def test_a_child_fuses_after_its_parent_did() -> None:
+    """Threads of the runtime do not live on in a child: it must not wait for them."""
     code = """
 import os
-from cofuse.operators import cpu
-cpu._threads = lambda: 3
-work = lambda start, stop: os.getpid()
-assert cpu._pool() is cpu._pool()
-assert {pid for _, pid in cpu._over_bands(work, 99)} == {os.getpid()}
+import numpy as np
+import cofuse
+frames = list(np.random.default_rng(0).integers(0, 256, (2, 400, 300, 3), np.uint8))
+cofuse.fuse(frames, sigma=20)
 child = os.fork()
 if child == 0:
-    assert {pid for _, pid in cpu._over_bands(work, 99)} == {os.getpid()}
-    raise SystemExit(7)
+    assert cofuse.fuse(frames, sigma=20).image.shape == (400, 300, 3)
+    os._exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 """
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
     subprocess.run(command, check=True, timeout=PATIENCE)
-
-
-def test_failure_in_one_band_is_told_when_all_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    done = []
-
-    def work(start: int, stop: int) -> None:
-        if start == 0:
-            raise ValueError("first band")
-        time.sleep(0.05)
-        done.append(start)
-
-    monkeypatch.setattr(cpu, "_threads", lambda: 3)
-    with pytest.raises(ValueError, match="first band"):
-        cpu._over_bands(work, 99)
-    assert sorted(done) == [33, 66]
 
 
 def test_results_come_in_order_and_from_other_threads() -> None:

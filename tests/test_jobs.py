@@ -29,7 +29,8 @@ from cofuse.evaluation.metrics import psnr
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
 from cofuse.files import Metadata, read_image, read_stack, write_image
 from cofuse.jobs import Maps, Reading
-from cofuse.jobs.frames import parse_range, read_frames
+from cofuse.jobs.frames import read_frames
+from cofuse.jobs.options import parse_range
 from cofuse.jobs.outputs import z_distance
 from cofuse.progress import Progress, ProgressCallback
 from tests.command_line import PLAN, contents, run
@@ -198,9 +199,9 @@ def test_every_frame_knows_its_file_whatever_pages_the_others_have(place, small)
     tifffile.imwrite("b.tif", np.stack(frames[1:4]), photometric="minisblack")
     write_image("c.tif", frames[4])
     found = read_frames(("a.tif", "b.tif", "c.tif"), Reading())
-    assert [found.file_of(k).name[0] for k in range(5)] == list("abbbc")
+    assert [file.name[0] for file in found.sources] == list("abbbc")
     found = read_frames(("b.tif", "a.tif", "c.tif"), Reading(frames="3-5"))
-    assert [found.file_of(k).name[0] for k in range(3)] == list("bac")
+    assert [file.name[0] for file in found.sources] == list("bac")
     for k, n in enumerate((3, 0, 4)):
         assert np.array_equal(found.stack[k], frames[n])
 

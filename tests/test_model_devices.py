@@ -13,8 +13,8 @@ import pytest
 
 import cofuse
 from cofuse.errors import CofuseError
-from cofuse.model import devices
-from cofuse.model.devices import resolve_device
+from cofuse.model import runtime
+from cofuse.model.runtime import resolve_device
 from tests.command_line import run
 from tests.waiting import PATIENCE
 
@@ -24,9 +24,9 @@ FRAMES = np.random.default_rng(0).integers(0, 255, (2, 40, 48), np.uint8)
 def there(monkeypatch: pytest.MonkeyPatch, *, signs: bool, device: bool) -> list[str]:
     """Make signs of a device and the device itself be there or not; lists what torch is asked."""
     asked: list[str] = []
-    monkeypatch.setattr(devices, "find_spec", lambda name: object())  # torch seems to be there
-    monkeypatch.setattr(devices, "_may_have", lambda name: signs)
-    monkeypatch.setattr(devices, "_has", lambda name: asked.append(name) or device)
+    monkeypatch.setattr(runtime, "find_spec", lambda name: object())  # torch seems to be there
+    monkeypatch.setattr(runtime, "_may_have", lambda name: signs)
+    monkeypatch.setattr(runtime, "_has", lambda name: asked.append(name) or device)
     return asked
 
 
@@ -58,7 +58,7 @@ def test_a_device_asked_for_must_be_there(device: str, monkeypatch: pytest.Monke
 
 
 def test_missing_torch_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "find_spec", lambda name: None)
+    monkeypatch.setattr(runtime, "find_spec", lambda name: None)
     with pytest.raises(CofuseError, match=r"pip install 'cofuse\[gpu\]'"):
         resolve_device("cuda")
     assert resolve_device("auto") == "cpu"
@@ -71,15 +71,15 @@ def test_unknown_devices_are_refused() -> None:
         cofuse.fuse(FRAMES, device="tpu")
 
 
-def test_other_presets_stay_on_the_cpu() -> None:
-    with pytest.raises(CofuseError, match="only the preset auto"):
-        cofuse.fuse(FRAMES, preset="fast", device="cuda")
-    assert cofuse.fuse(FRAMES, preset="fast", sigma=0).device == "cpu"
+def test_the_letter_stays_on_the_cpu() -> None:
+    with pytest.raises(CofuseError, match="the preset paper runs on no device"):
+        cofuse.fuse(FRAMES, preset="paper", device="cuda")
+    assert cofuse.fuse(FRAMES, preset="paper", sigma=0).device == "cpu"
 
 
 def test_a_broken_torch_is_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert not devices._has("cuda")
+    assert not runtime._has("cuda")
 
 
 @pytest.mark.extra("torch")
@@ -110,7 +110,7 @@ def test_command_line_refuses_a_device_that_is_not_there(
     there(monkeypatch, signs=False, device=False)
     refused("fuse", "0.png", "1.png", "-o", "out.png", "--device", "cuda", words=("cuda", "cpu"))
     refused(
-        "fuse", "0.png", "-o", "out.png", "--preset", "fast", "--device", "mps", words=("auto",)
+        "fuse", "0.png", "-o", "out.png", "--preset", "paper", "--device", "mps", words=("paper",)
     )
 
 

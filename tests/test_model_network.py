@@ -9,9 +9,8 @@ import pytest
 
 from cofuse import fuse
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
-from cofuse.images.bands import MIXED_BANDS
-from cofuse.model.devices import TORCH_ON_CPU
-from cofuse.model.runtime import NAMES, load_networks, model_folder
+from cofuse.images.planes import MIXED_BANDS
+from cofuse.model.runtime import NAMES, TORCH_ON_CPU, load_networks, model_folder
 
 pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("onnx", reason="onnx is not installed")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import shutil
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +17,22 @@ from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
-from cofuse.fusion.auto import AutoRun
-from cofuse.fusion.presets import AutoSettings
+from cofuse.fusion.mixing import MixingRun
 from cofuse.images import Stack
-from cofuse.images.bands import MIXED_BANDS, split
+from cofuse.images.planes import MIXED_BANDS, split
 from cofuse.images.tiles import Tile, tiles_of
-from cofuse.model import weighing
 from cofuse.model.runtime import Networks, load_networks, model_folder
 from cofuse.model.telling import FrameTold, frames_told
 from cofuse.model.weighing import (
     HALO,
     LEAST_SHARE,
     Glance,
-    glance,
-    tile_side,
-    weigh,
+    ModelWeigher,
+    tile_sides,
     working_bytes,
 )
 from cofuse.progress import silent
-from cofuse.sensor.brightness import NoiseModel
-from cofuse.sensor.law import BANDS, NoiseLaw
+from cofuse.sensor.law import BANDS, NoiseLaw, NoiseModel
 
 Levels = NDArray[np.float32]
 
@@ -59,18 +54,18 @@ def weighed(
     *,
     networks: Networks = NETWORKS,
     told: list[FrameTold] | None = None,
-    keep: bool = True,
+    side: int = 256,
 ) -> Levels:
     """Weigh frames (number, h, w), 0 to 1, in a tile, part by part."""
     shape = frames.shape[1], frames.shape[2]
     tile = whole(shape) if tile is None else tile
     told = silence(len(frames)) if told is None else told
-    seen = glance(networks, Stack.from_arrays(list(frames), white=1.0), told, tile, keep=keep)
+    stack = Stack.from_arrays(list(frames), white=1.0)
+    seen = ModelWeigher(networks, told, 1536, side).look(stack, tile)
     weights = np.zeros((len(frames), MIXED_BANDS, *shape), np.float32)
-    for part, numbers in seen.parts(shape):
-        lights = {number: frames[number][part.around] for number in numbers}
-        made = weigh(networks, seen, part, lights)
-        for number, own in zip(numbers, made, strict=True):
+    for part, numbers in seen.parts():
+        levels = {number: stack.part_levels(number, part.around) for number in numbers}
+        for number, own in zip(numbers, seen.weigh(part, levels), strict=True):
             weights[(number, slice(None), *part.here)] = own
     return weights[(..., *tile.here)]
 
@@ -110,12 +105,6 @@ def test_the_sharp_frame_has_most_of_the_detail_weight_where_it_is_sharp() -> No
         assert weights[number, 0][detailed & part].mean() > 0.9
 
 
-def test_features_kept_or_looked_at_twice_give_the_same_bits() -> None:
-    frames = grey_frames(3, (70, 90))
-    kept, again = (weighed(frames, keep=keep) for keep in (True, False))
-    assert np.array_equal(kept, again)
-
-
 def test_the_order_of_frames_is_no_matter() -> None:
     frames = grey_frames(4, (64, 80))
     order = [2, 0, 3, 1]
@@ -141,7 +130,7 @@ def test_networks_are_told_of_each_frame_its_noise_and_nothing_else() -> None:
 
     levels = [FrameTold(0.25 * k, 0.5 * k, 0.125) for k in range(3)]
     weighed(grey_frames(3, (32, 48)), networks=listening, told=levels)
-    assert heard == [("look", [0.25 * k, 0.5 * k, 0.125]) for k in range(3)]
+    assert sorted(heard) == [("look", [0.25 * k, 0.5 * k, 0.125]) for k in range(3)]
 
 
 @given(st.tuples(st.integers(1, 70), st.integers(1, 70)))
@@ -159,7 +148,10 @@ def test_pictures_are_mirrored_beyond_the_last_row_and_column_always_by_some(
     # 256ths stay as they are when they are scaled to grey levels and back.
     frames = np.random.default_rng(0).integers(0, 257, (2, *shape)).astype(np.float32) / 256
     weighed(frames, networks=looking)
-    for frame, plane in zip(frames, seen, strict=True):
+    assert len(seen) == 2
+    for plane in seen:
+        # Frames come in any order, on threads of their own.
+        frame = next(frame for frame in frames if frame[0, 0] == plane[0, 0])
         # The first pixel beyond is a copy of the last one; small pictures go to and fro.
         down, right = (
             np.where((place := np.arange(long) % (2 * own)) < own, place, 2 * own - 1 - place)
@@ -195,13 +187,10 @@ def test_tiles_make_the_picture_that_the_whole_makes_and_a_small_halo_does_not()
     assert apart[32] > 0.01
 
 
-def test_parts_of_any_side_weigh_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_any_side_weigh_the_same() -> None:
     """Frames that do not matter in a part are not looked at there, and that does not show."""
     frames = grey_frames(4, (150, 210))
-    pictures = []
-    for side in (512, 64, 16):
-        monkeypatch.setattr(weighing, "_PART", side)
-        pictures.append(mixed_grey(frames, weighed(frames)))
+    pictures = [mixed_grey(frames, weighed(frames, side=side)) for side in (512, 64, 16)]
     for other in pictures[1:]:
         assert np.abs(other - pictures[0]).max() < 1e-3
 
@@ -217,55 +206,37 @@ def test_parts_cover_every_tile_once_with_the_frames_that_have_a_share(
 ) -> None:
     times = np.zeros(shape, int)
     rng = np.random.default_rng(0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weighing, "_PART", part_side)
-        for tile in tiles_of(shape, side, HALO):
-            # Coarse pixels at which each of three frames has a share, of all around the tile.
-            coarse = [-(-(seen.stop - seen.start) // 4) for seen in tile.around]
-            shares = (rng.random((3, *coarse)) < 0.002).astype(np.float32)
-            seen = Glance(tile, np.zeros((3, MIXED_BANDS, *coarse), np.float32), shares)
-            for part, numbers in seen.parts(shape):
-                times[part.here] += 1
-                assert times[part.here].size > 0
-                rows, columns = (
-                    slice(own.start - every.start, own.stop - every.start)
-                    for own, every in zip(part.around, tile.around, strict=True)
-                )
-                large = shares.repeat(4, axis=1).repeat(4, axis=2)[:, rows, columns]
-                assert numbers == list(np.flatnonzero(large.any(axis=(1, 2))))
+    for tile in tiles_of(shape, side, HALO):
+        # Coarse pixels at which each of three frames has a share, of all around the tile.
+        coarse = [-(-(seen.stop - seen.start) // 4) for seen in tile.around]
+        shares = (rng.random((3, *coarse)) < 0.002).astype(np.float32)
+        contexts = np.zeros((3, MIXED_BANDS, *coarse), np.float32)
+        for part, numbers in Glance(NETWORKS, tile, shape, contexts, shares, part_side).parts():
+            times[part.here] += 1
+            assert times[part.here].size > 0
+            rows, columns = (
+                slice(own.start - every.start, own.stop - every.start)
+                for own, every in zip(part.around, tile.around, strict=True)
+            )
+            large = shares.repeat(4, axis=1).repeat(4, axis=2)[:, rows, columns]
+            assert numbers == list(np.flatnonzero(large.any(axis=(1, 2))))
     assert (times == 1).all()
 
 
-def test_memory_grows_with_frames_until_tiles_change() -> None:
-    shape = 4000, 6000
-    needed = [working_bytes(shape, count, keep=True) for count in range(1, 200)]
-    drops = {k for k, (a, b) in enumerate(pairwise(needed), start=2) if b < a}
-    # Where tiles become smaller, and where nothing is kept any more.
-    ways = [(tile_side(k), weighing._fit(k, tile_side(k))) for k in range(1, 200)]
-    assert drops and drops <= {k for k, (a, b) in enumerate(pairwise(ways), start=2) if a != b}
-    # With nothing kept tiles are the smallest, and fewer frames never need more.
-    least = [working_bytes(shape, count, keep=False) for count in range(1, 200)]
-    assert all(a < b for a, b in pairwise(least))
-    assert working_bytes(shape, 5, keep=False) < working_bytes(shape, 5, keep=True)
-    assert working_bytes((60, 50), 5, keep=True) < working_bytes((60, 500), 5, keep=True)
+def test_more_frames_have_smaller_tiles_down_to_a_side_that_is_fair() -> None:
+    best = [tile_sides(count)[0] for count in range(1, 300)]
+    assert best[0] == 1536 and best[-1] == 512
+    assert best == sorted(best, reverse=True)
+    for count in (1, 30, 1000):
+        sides = tile_sides(count)
+        assert sides == sorted(sides, reverse=True) and sides[-1] == 128
 
 
-def test_memory_is_bounded_as_long_as_the_smallest_tiles_fit() -> None:
-    """What is kept up to the bound, a third of that for the frames of a part, and one network."""
-    largest = (weighing._SIDES[0] + 2 * HALO) ** 2
-    part = (weighing._PART + 2 * weighing._AROUND) ** 2
-    bound = 1.34 * weighing._KEPT_BYTES + weighing._NETWORK_BYTES * (largest + part)
-    fitting = [k for k in range(1, 200) if weighing._fit(k, weighing._SIDES[-1])]
-    assert len(fitting) > 20 and fitting == list(range(1, len(fitting) + 1))
-    for count in fitting:
-        assert tile_side(count) in weighing._SIDES
-        assert working_bytes((9000, 9000), count, keep=True) < bound
-
-
-def test_few_frames_have_the_largest_tiles_and_many_the_smallest() -> None:
-    assert list(weighing._SIDES) == sorted(weighing._SIDES, reverse=True)
-    assert tile_side(2) == weighing._SIDES[0]
-    assert tile_side(1000) == tile_side(10**6) == weighing._SIDES[-1]
+def test_smaller_tiles_and_pictures_need_less_memory() -> None:
+    needed = [working_bytes((9000, 9000), 20, side) for side in (128, 256, 768, 1536)]
+    assert needed == sorted(needed)
+    assert working_bytes((60, 50), 5, 1536) < working_bytes((60, 500), 5, 1536)
+    assert working_bytes((900, 900), 5, 512) < working_bytes((900, 900), 6, 512)
 
 
 # --- weights from scores, and noise that is told ---
@@ -319,13 +290,12 @@ def test_weights_are_the_softmax_of_scores_without_those_that_are_next_to_nothin
     # By the largest these are 1, 1/2, just above and just below a thousandth.
     parts = np.array([1.0, 0.5, 0.0011, 0.0009])
     networks = saying([0.0] * 4, list(np.log(parts) + 40))
-    for keep in (True, False):
-        weights = weighed(frames, networks=networks, told=numbered(4), keep=keep)
-        expected = np.where(parts > 0.001, parts, 0) / parts[:3].sum()
-        np.testing.assert_allclose(
-            weights, np.broadcast_to(expected[:, None, None, None], weights.shape), rtol=1e-4
-        )
-        assert not weights[3].any()
+    weights = weighed(frames, networks=networks, told=numbered(4))
+    expected = np.where(parts > 0.001, parts, 0) / parts[:3].sum()
+    np.testing.assert_allclose(
+        weights, np.broadcast_to(expected[:, None, None, None], weights.shape), rtol=1e-4
+    )
+    assert not weights[3].any()
 
 
 def test_a_frame_that_a_glance_leaves_out_is_not_looked_at_and_has_no_weight() -> None:
@@ -369,7 +339,7 @@ def test_frames_are_looked_at_beside_a_mixture_by_roots_of_coarse_weights() -> N
     assert [number for number, _ in looked] == [0, 1]
     for number, ((light, own_detail), (mixture, strength)) in looked:
         blurred = cv2.blur(frames[number], (5, 5), borderType=cv2.BORDER_REPLICATE)
-        assert np.array_equal(light, frames[number])
+        np.testing.assert_allclose(light, frames[number], atol=1e-6)
         np.testing.assert_allclose(own_detail, frames[number] - blurred, atol=1e-6)
         np.testing.assert_allclose(mixture, 0.75 * frames[0] + 0.25 * frames[1], atol=1e-6)
         detail = np.abs(frames[1] - cv2.blur(frames[1], (5, 5), borderType=cv2.BORDER_REPLICATE))
@@ -425,12 +395,15 @@ def test_fine_and_coarse_noise_are_told_apart() -> None:
 
 def mixed_by_run(frames: list[NDArray[np.uint8]], law: NoiseLaw) -> tuple[Levels, Levels]:
     """Weights and mixture of frames that are one part."""
-    run = AutoRun(stack=Stack.from_arrays(frames), settings=AutoSettings(), progress=silent)
-    ((part, numbers, weights, mixture),) = run.mixed(NETWORKS, frames_told(law))
-    assert part.here == tuple(slice(0, length) for length in frames[0].shape[:2])
-    every = np.zeros((len(frames), *weights.shape[1:]), np.float32)
-    every[numbers] = weights
-    return every, mixture
+    run = MixingRun(
+        stack=Stack.from_arrays(frames), progress=silent, weigher=lambda _: weigher, model="auto"
+    )
+    weigher = ModelWeigher(NETWORKS, frames_told(law), 256, 256)
+    (made,) = run.mixtures(weigher)
+    assert made.part.here == tuple(slice(0, length) for length in frames[0].shape[:2])
+    every = np.zeros((len(frames), *made.weights.shape[1:]), np.float32)
+    every[made.numbers] = made.weights
+    return every, made.mixture
 
 
 def test_grey_frames_and_rgb_ones_of_equal_channels_weigh_the_same() -> None:

@@ -16,8 +16,7 @@ from cofuse.operators import (
     finite_difference_operator,
     overcomplete_dct_operator,
 )
-from cofuse.operators.cosparse import CosparseCode, cosparse_code, estimate_patches
-from cofuse.operators.prox import soft_threshold
+from cofuse.operators.cosparse import CosparseCode, cosparse_code, estimate_patches, soft_threshold
 
 Array = np.ndarray[Any, Any]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cofuse.operators.prox import project_l1_ball, soft_threshold
+from cofuse.operators.cosparse import project_l1_ball, soft_threshold
 
 Array = np.ndarray[Any, Any]
 

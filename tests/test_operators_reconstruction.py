@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
 from typing import Any
 
-import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cofuse.operators import (
@@ -17,12 +13,9 @@ from cofuse.operators import (
     dct_operator,
     finite_difference_operator,
     overcomplete_dct_operator,
-    reconstruction,
 )
-from cofuse.operators.reconstruction import reconstruct, shrink, shrink_twice
+from cofuse.operators.reconstruction import reconstruct
 from cofuse.progress import Progress
-from cofuse.sensor.spectrum import noise_seen
-from tests.test_sensor_spectrum import measured_levels
 
 Array = np.ndarray[Any, Any]
 
@@ -57,7 +50,7 @@ def primal_value(x: Array, y: Array, operator: AnalysisOperator, weight: float) 
 
 def dual_value(u: Array, y: Array, operator: AnalysisOperator) -> float:
     y = y.astype(np.float64)
-    rest = y - operator.adjoint_image(u, y.shape)
+    rest = y - operator.adjoint_image(u)
     return float(0.5 * (y**2).sum() - 0.5 * (rest**2).sum())
 
 
@@ -69,12 +62,12 @@ def solve_plainly(
     u = ahead = np.zeros_like(operator.apply_image(y))
     pace, step = 1.0, 1.0 / operator.squared_norm()
     for _ in range(rounds):
-        x = y - operator.adjoint_image(ahead, y.shape)
+        x = y - operator.adjoint_image(ahead)
         new = np.clip(ahead + step * operator.apply_image(x), -weight, weight)
         next_pace = (1 + np.sqrt(1 + 4 * pace**2)) / 2
         ahead = new + (pace - 1) / next_pace * (new - u)
         u, pace = new, next_pace
-    return y - operator.adjoint_image(u, y.shape), u
+    return y - operator.adjoint_image(u), u
 
 
 @pytest.mark.parametrize("accuracy", [2.0, 0.1])
@@ -223,128 +216,10 @@ def test_what_the_callback_raises_reaches_the_caller() -> None:
         reconstruct(noisy_picture(12, 12), OPERATORS["dct"], weight=5.0, progress=cancel)
 
 
-def test_no_function_writes_to_its_picture() -> None:
+def test_the_estimate_is_not_written_to() -> None:
     y = noisy_picture(12, 14)
     y.setflags(write=False)
     operator = dct_operator(3)
     image, _ = reconstruct(y, operator, weight=2.0)
-    for result in (image, shrink(y, operator, sigma=10), shrink_twice(y, operator, sigma=10)):
-        assert result.dtype == np.float32
-        assert result.shape == y.shape
-        assert result is not y
-
-
-# Shrinkage.
-
-SHRINKAGES: dict[str, Callable[..., Array]] = {"shrink": shrink, "shrink_twice": shrink_twice}
-
-
-@given(st.integers(2, 8), st.floats(1.0, 40.0), SEEDS)
-@settings(deadline=None, max_examples=30)
-def test_shrinking_a_single_patch_solves_the_l0_problem(n: int, sigma: float, seed: int) -> None:
-    operator = dct_operator(n)
-    y = np.random.default_rng(seed).uniform(0, 255, (n, n)).astype(np.float32)
-    threshold = reconstruction._THRESHOLD * sigma
-    coefficients = operator.rows @ y.astype(np.float64).ravel()
-    result = shrink(y, operator, sigma=sigma).astype(np.float64).ravel()
-
-    # The objective ½‖x − y‖² + (t²/2)‖Ωx‖₀ of the result; a dropped coefficient is zero to 1e-3.
-    kept = np.abs(operator.rows @ result) > 0.01
-    value = 0.5 * ((result - y.ravel()) ** 2).sum() + threshold**2 / 2 * kept.sum()
-    best = np.minimum(0.5 * coefficients**2, threshold**2 / 2).sum()
-    # Coefficients are float32 of numbers up to a thousand; their squares are off by up to 1e-1.
-    assert value == pytest.approx(best, rel=1e-4, abs=0.2)
-
-    large = np.where(np.abs(coefficients) > threshold, coefficients, 0.0)
-    expected = y.mean(dtype=np.float64) + operator.rows.T @ large
-    if np.abs(np.abs(coefficients) - threshold).min() > 0.01:  # else either side is right
-        np.testing.assert_allclose(result, expected, rtol=0, atol=0.01)
-
-
-def test_shrinking_two_by_two_pixels_beats_every_other_support() -> None:
-    operator = dct_operator(2)
-    y = np.array([[10.0, 60.0], [90.0, 240.0]], np.float32)
-    weight = (reconstruction._THRESHOLD * 20.0) ** 2 / 2
-    coefficients = operator.rows @ y.ravel().astype(np.float64)
-    candidates = []
-    for support in itertools.product([0, 1], repeat=3):
-        x = y.mean() + operator.rows.T @ (coefficients * support)
-        candidates.append((0.5 * ((x - y.ravel()) ** 2).sum() + weight * sum(support), x))
-    best = min(candidates, key=lambda pair: pair[0])[1].reshape(2, 2)
-    np.testing.assert_allclose(shrink(y, operator, sigma=20.0), best, rtol=0, atol=1e-3)
-
-
-@pytest.mark.parametrize("n", [3, 7])
-@pytest.mark.parametrize("level", [0.0, 77.0, 255.0])
-@pytest.mark.parametrize("name", SHRINKAGES)
-def test_shrinking_a_constant_picture_changes_nothing(name: str, level: float, n: int) -> None:
-    y = np.full((20, 23), level, np.float32)
-    result = SHRINKAGES[name](y, dct_operator(n), sigma=10.0)
-    # Coefficients that ought to be zero are about 1e-5 in float32.
-    np.testing.assert_allclose(result, y, rtol=0, atol=1e-3)
-
-
-@pytest.mark.parametrize("flat", [False, True])
-@pytest.mark.parametrize("name", SHRINKAGES)
-def test_shrinking_without_noise_changes_nothing(name: str, flat: bool) -> None:
-    y = np.zeros((20, 20), np.float32) if flat else noisy_picture(20, 20)
-    result = SHRINKAGES[name](y, dct_operator(5), sigma=0.0)
-    np.testing.assert_allclose(result, y, rtol=0, atol=1e-3)
-
-
-@pytest.mark.parametrize("sigma", [5.0, 15.0, 30.0])
-@pytest.mark.parametrize("name", SHRINKAGES)
-def test_shrinking_removes_most_of_the_noise_of_a_smooth_picture(name: str, sigma: float) -> None:
-    truth = smooth_picture(64, 60)
-    y = noisy_picture(64, 60, sigma=sigma, seed=4)
-    result = SHRINKAGES[name](y, dct_operator(7), sigma=sigma)
-    # About three of 49 coefficients carry a smooth patch; a third of the noise is far above that.
-    assert mean_square(result - truth) < mean_square(y - truth) / 3
-
-
-def test_shrinking_twice_is_better_than_once() -> None:
-    truth = smooth_picture(64, 60)
-    truth[20:40, 20:40] += 60
-    once, twice = 0.0, 0.0
-    for seed in range(3):
-        noise = np.random.default_rng(seed).normal(0, 15, truth.shape)
-        y = (truth + noise).astype(np.float32)
-        once += mean_square(shrink(y, dct_operator(7), sigma=15.0) - truth)
-        twice += mean_square(shrink_twice(y, dct_operator(7), sigma=15.0) - truth)
-    assert twice < once
-
-
-@pytest.mark.parametrize("scale", [0.125, 2.0, 64.0])
-@pytest.mark.parametrize("name", SHRINKAGES)
-def test_shrinking_scales_with_picture_and_noise(name: str, scale: float) -> None:
-    y = noisy_picture(30, 31)
-    operator = dct_operator(5)
-    plain = SHRINKAGES[name](y, operator, sigma=12.0)
-    scaled = SHRINKAGES[name](np.float32(scale) * y, operator, sigma=12.0 * scale)
-    # A power of two is exact in binary: no coefficient changes its side of the threshold.
-    np.testing.assert_array_equal(scaled, np.float32(scale) * plain)
-
-
-@pytest.mark.parametrize("name", SHRINKAGES)
-def test_shrinking_is_equivariant_under_transposition(name: str) -> None:
-    # The DCT treats rows and columns alike.
-    y = noisy_picture(26, 21)
-    straight = SHRINKAGES[name](y, dct_operator(5), sigma=12.0)
-    turned = SHRINKAGES[name](np.ascontiguousarray(y.T), dct_operator(5), sigma=12.0).T
-    # Sums in another order may push one coefficient in a million over the threshold; on this
-    # picture none comes that near.
-    np.testing.assert_allclose(turned, straight, rtol=0, atol=1e-2)
-
-
-def test_noise_told_by_coefficients_is_removed_better() -> None:
-    truth = smooth_picture(128, 128)
-    # Fine detail, in the octave that has little of the noise.
-    truth[40:80] += 25 * (-1) ** np.add(*np.indices((40, 128)))
-    noise = cv2.GaussianBlur(np.random.default_rng(0).standard_normal(truth.shape), (0, 0), 0.7)
-    noise *= 15 / noise.std()
-    y, operator = (truth + noise).astype(np.float32), dct_operator(7)
-    seen = noise_seen(operator.filters, measured_levels(noise))
-    by_row = mean_square(shrink_twice(y, operator, sigma=seen) - truth)
-    for factor in (1.0, 1.4, 2.0):
-        by_one_number = mean_square(shrink_twice(y, operator, sigma=factor * 15.0) - truth)
-        assert by_row < 0.9 * by_one_number
+    assert image.dtype == np.float32
+    assert image.shape == y.shape

@@ -17,33 +17,9 @@ from tests.command_line import contents
 #: Values that are seldom right: for numbers, and for anything.
 NUMBERS = ["-1", "0", "1", "2", "3", "2.7", "0.5", "1e9", "1e30", "1e-300", "nan", "inf", "-inf"]
 NUMBERS += ["1e400", "9" * 30, "9" * 400, "100000", "99999999999", "1000000", "128", "1e-9", "0x10"]
-WORDS = [
-    "",
-    ".",
-    "/",
-    "..",
-    "-",
-    "x",
-    "a" * 300,
-    "no/such.png",
-    "ü",
-    "a\nb",
-    "`sigma`",
-    "auto",
-    "all",
-]
-WORDS += [
-    "a=b",
-    "window=1",
-    "window=0",
-    "stride=1e9",
-    "epsilon=3",
-    "model=x",
-    "1GB",
-    "1B",
-    "(a)(",
-    "(.+)",
-]
+WORDS = ["", ".", "/", "..", "-", "x", "a" * 300, "no/such.png", "ü", "a\nb", "`sigma`"]
+WORDS += ["auto", "all", "a=b", "window=1", "window=0", "stride=1e9", "epsilon=3", "model=x", "1GB"]
+WORDS += ["1B", "(a)(", "(.+)"]
 WORDS += ["1-", "2-1", "1,1", "a.png", "stack", "out.png", "/dev/null", "a=stack/0.png", "dct-4"]
 #: Values that are right, by the option's name.
 RIGHT: dict[str, list[str]] = {

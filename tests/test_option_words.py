@@ -22,8 +22,6 @@ ARGUMENT = re.compile(r"(?<!`)`(\w+)(?:=[^`]+)?`(?!`)")
 SPEAKS_OF = {
     "cli/__init__.py": (),
     "cli/application.py": (),
-    "cli/console.py": (),
-    "cli/ending.py": (),
     "web/options.py": ("fuse",),
 }
 

@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import SAMPLE_NAMES, disc_kernel, sample_picture, simulate_stack
 from cofuse.images import Stack
-from cofuse.sensor.hot_pixels import (
-    find_hot_pixels,
-    find_outliers,
-    noise_of,
-    without_hot_pixels,
-)
+from cofuse.sensor.hot_pixels import find_hot_pixels, find_spikes, noise_of, without_hot_pixels
 
 Array = np.ndarray[Any, Any]
 
@@ -163,11 +158,9 @@ def test_bands_do_not_show() -> None:
     assert found.mask.sum() == len(rows)
 
 
-def test_wrong_arguments_are_refused() -> None:
+def test_pixels_of_other_frames_are_refused() -> None:
     stack = Stack.from_arrays(through_focus(smooth_scene(50, 50, 7), 2))
     other = Stack.from_arrays([np.zeros((5, 5), np.uint8)])
-    with pytest.raises(CofuseError, match="threshold"):
-        find_hot_pixels(stack, threshold=0)
     with pytest.raises(CofuseError, match="shape"):
         without_hot_pixels(other, find_hot_pixels(stack))
 
@@ -180,10 +173,10 @@ def test_wrong_arguments_are_refused() -> None:
     SEEDS,
 )
 @settings(max_examples=40, deadline=None)
-def test_outliers_are_those_of_the_definition(
+def test_spikes_are_those_of_the_definition(
     dtype: Any, colour: bool, threshold: float, sigma: float, seed: int
 ) -> None:
-    """Excess over noise or texture, worked out for every pixel in grey levels."""
+    """Excess over noise or texture, and its shape, worked out for every pixel in grey levels."""
     rng = np.random.default_rng(seed)
     shape = (70, 90, 3) if colour else (70, 90)
     levels = smooth_scene(70, 90, seed)[..., None] if colour else smooth_scene(70, 90, seed)
@@ -192,24 +185,52 @@ def test_outliers_are_those_of_the_definition(
     levels = np.clip(levels, 0, 255) / 255.0
     white = float(np.iinfo(dtype).max) if np.dtype(dtype).kind == "u" else 1.0
     frame = (np.rint(levels * white) if white > 1 else levels).astype(dtype)
-    stack, threshold = Stack.from_arrays([frame]), max(threshold, 4.0)
-    places, found_excess, spike = find_outliers(stack, frame, threshold, [0])
+    stack = Stack.from_arrays([frame])
+    places, found_excess, none = find_spikes(stack, frame, threshold)
+    again, _, windows = find_spikes(stack, frame, threshold, places[::2])
+    np.testing.assert_array_equal(again, places[::2])
     planes = frame.reshape(70, 90, -1).astype(np.float32)
     excess = (planes - cv2.medianBlur(planes, 5).reshape(planes.shape)) * (255.0 / white)
-    size = np.abs(excess)
+    size, noise = np.abs(excess), noise_of(stack, frame.reshape(70, 90, -1))
     padded = np.pad(size, ((4, 4), (4, 4), (0, 0)), constant_values=np.nan)
     around = np.lib.stride_tricks.sliding_window_view(padded, (9, 9), axis=(0, 1)).copy()
     around[..., 3:6, 3:6] = np.nan
-    texture = 1.5 * np.nanmean(around, axis=(-2, -1))
-    strength = (size / np.maximum(texture, noise_of(stack, frame.reshape(70, 90, -1)))).ravel()
-    assert np.isin(np.flatnonzero(strength > 4.0 + 1e-3), places).all()
-    assert (strength[places] > 4.0 - 1e-3).all() and len(np.unique(places)) == len(places)
+    scatter = np.maximum(1.5 * np.nanmean(around, axis=(-2, -1)), noise)
+    rim = np.pad(excess, ((1, 1), (1, 1), (0, 0)), constant_values=np.nan)
+    cross = np.stack([rim[:-2, 1:-1], rim[2:, 1:-1], rim[1:-1, :-2], rim[1:-1, 2:]])
+    beside = np.abs(np.nanmean(cross, axis=0))
+    if colour:
+        others = np.stack([size[..., [1, 2]], size[..., [0, 2]], size[..., [0, 1]]], axis=2)
+        beside = np.minimum(beside, others.max(axis=-1))
+
+    def spikes(slack: float) -> Array:
+        strong = (size > (threshold + slack) * scatter) & (size > 6.0 + slack)
+        return np.flatnonzero(strong & (beside < 0.2 * size - slack))
+
+    assert np.isin(spikes(1e-3), places).all() and np.isin(places, spikes(-1e-3)).all()
+    assert len(np.unique(places)) == len(places)
+    wide = np.pad(excess, ((3, 3), (3, 3), (0, 0)))
     np.testing.assert_allclose(found_excess, excess.ravel()[places], atol=1e-3)
-    assert (strength[places[spike]] > threshold - 1e-3).all()
-    assert (size.ravel()[places[spike]] > 6.0 - 1e-3).all()
-    # To look for spikes alone leaves out none.
-    quick, _, still = find_outliers(stack, frame, threshold, [0], spikes_only=True)
-    np.testing.assert_array_equal(quick[still], places[spike])
+    assert not len(none)
+    for place, window in zip(again, windows, strict=True):
+        row, column, channel = np.unravel_index(place, planes.shape)
+        there = wide[row : row + 7, column : column + 7, channel]
+        least = 4 * scatter[row, column, channel]
+        sure, expected = np.abs(np.abs(there) - least) > 1e-3, there * (np.abs(there) > least)
+        np.testing.assert_allclose(window[sure], expected[sure], atol=1e-3)
+
+
+def test_a_coloured_line_that_is_always_sharp_is_kept() -> None:
+    """A date or a scale bar written into all frames: longer than a stuck pixel is spread."""
+    scene = through_focus(np.dstack([smooth_scene(80, 100, 3)] * 3), 4, sigma=1.0)
+    for frame in scene:
+        frame[20, 30:36, 0] = 255  # six pixels
+        frame[40:70, 50, 0] = 255
+        for step in range(8):
+            frame[50 + step, 70 + step, 1] = 255
+        frame[60, 20, 2] = 255  # this one is stuck
+    found = find_hot_pixels(Stack.from_arrays(scene))
+    assert found.mask.sum() == 1 and found.mask[60, 20]
 
 
 @pytest.mark.parametrize("frames", [3, 5, 10, 15])

@@ -16,8 +16,7 @@ import cofuse
 from cofuse import NoiseLaw
 from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
-from cofuse.sensor.brightness import NoiseModel
-from cofuse.sensor.law import BANDS, CLEAN_BELOW
+from cofuse.sensor.law import BANDS, CLEAN_BELOW, NoiseModel
 
 numbers = st.floats(0, 1e6)
 

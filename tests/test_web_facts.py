@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cofuse.errors import CofuseError
-from cofuse.fusion.choice import window_activity
 from cofuse.images import Stack
 from cofuse.operators import SHIPPED_OPERATORS, load_operator
 from cofuse.web.facts import (
@@ -30,15 +29,20 @@ def stack_of(*shape: int, dtype: str = "uint8", frames: int = 3) -> Stack:
 
 @settings(max_examples=25, deadline=None)
 @given(st.data(), st.sampled_from(["uint8", "uint16", "float32"]), st.booleans())
-def test_activity_is_that_of_the_whole_frame(data, dtype, colour):
+def test_activity_is_the_mean_of_patches_around_a_pixel(data, dtype, colour):
     shape = data.draw(st.integers(7, 40)), data.draw(st.integers(7, 40)), *((3,) if colour else ())
     stack = stack_of(*shape, dtype=dtype)
     y, x = (data.draw(st.integers(0, side - 1)) for side in shape[:2])
     facts = pixel_facts(x, y, image=stack[1], stack=stack)
     operator = load_operator("separable-7")
     for index, value in enumerate(facts["activity"]):
-        whole = window_activity(stack.luminance(index), operator, window=11)
-        assert value == pytest.approx(whole[y, x], rel=1e-5)
+        patches = operator.activity(stack.luminance(index))
+        # Corners of the patches of 7 that begin up to 9 pixels before it and end 9 behind it.
+        rows, columns = (
+            slice(min(max(place - 9, 0), side - 7), place + 4)
+            for place, side in ((y, shape[0]), (x, shape[1]))
+        )
+        assert value == pytest.approx(patches[rows, columns].mean(), rel=1e-4)
     assert facts["value"] == np.atleast_1d(stack[1][y, x]).tolist()
 
 

@@ -16,7 +16,7 @@ from cofuse.files import read_image
 from cofuse.images import Stack
 from cofuse.progress import Progress
 from cofuse.sensor import NoiseLaw
-from cofuse.sensor.brightness import NoiseModel
+from cofuse.sensor.law import NoiseModel
 from cofuse.web.limits import Config
 from cofuse.web.options import Options, fusing_request
 from cofuse.web.reporting import Pace, Preview
@@ -213,7 +213,7 @@ def test_the_page_is_told_what_is_remarkable_about_the_noise(tmp_path, monkeypat
 
 
 def test_frames_are_painted_from_by_the_noise_that_was_found(tmp_path, monkeypatch):
-    monkeypatch.setattr("cofuse.fusion.run.estimate_noise", lambda *_, **__: coarse_law(2))
+    monkeypatch.setattr("cofuse.fusion.mixing.estimate_noise", lambda *_, **__: coarse_law(2))
     folder, paths = tmp_path / "job", []
     folder.mkdir()
     for k, frame in enumerate(frames(2)):

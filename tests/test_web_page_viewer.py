@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import cofuse
-from cofuse.depth.colours import colour_table
+from cofuse.depth.maps import colour_table
 from tests.page_browser import (
     VIEWER,
     on_screen,

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from cofuse.depth.colours import colour_table
+from cofuse.depth.maps import colour_table
 from cofuse.web.pyramid import OVERLAP, TILE, Pyramid, map_pyramid
 from cofuse.web.store import Missing
 

@@ -15,8 +15,7 @@ import cofuse
 from cofuse.errors import CofuseError
 from cofuse.images import Stack
 from cofuse.sensor import NoiseLaw
-from cofuse.sensor.brightness import NoiseModel
-from cofuse.sensor.law import BANDS
+from cofuse.sensor.law import BANDS, NoiseModel
 from cofuse.web.retouching import RestoredFrames, Stroke, restored_frames, retouch, stroke_window
 from cofuse.web.retouching.strokes import LARGEST_RADIUS, MOST_POINTS, Way, Window
 

@@ -22,13 +22,13 @@ import cv2
 import numpy as np
 import pytest
 
+import cofuse
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import write_image
-from cofuse.files.owners import locked
+from cofuse.files.transaction import locked
 from cofuse.images import memory
 from cofuse.jobs import run as job_room
 from cofuse.jobs.batch import lock_path
-from cofuse.jobs.run import Job
 from tests.command_line import PLAN, contents, run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and limits of Unix")
@@ -427,17 +427,15 @@ def test_links_in_a_circle_are_named_and_the_rest_is_done(stacks, place, capsys)
     assert run("fuse", "stack", "-o", "many/a/x.png", *FAST) == 2
 
 
-def test_frame_exchanged_while_it_runs_is_noticed(place, monkeypatch, capsys, frames):
-    write, before = Job._write, contents(place)
-
-    def exchange(job: Job, *arguments: Any) -> None:
-        write(job, *arguments)
-        write_image("stack/1.png", frames[0], overwrite=True)
-
-    monkeypatch.setattr(Job, "_write", exchange)
-    assert run("fuse", "stack", "-o", "out/x.png", "--quiet", *FAST) == 2
-    err = capsys.readouterr().err
-    assert (
-        err == "cofuse: error: stack/1.png changed while it was read; run again when it is whole\n"
-    )
-    assert set(contents(place)) == set(before)
+def test_frame_exchanged_while_it_runs_is_noticed(place, frames):
+    before = set(contents(place))
+    options = {"preset": "fast", "sigma": 0, "align": False}
+    with pytest.raises(cofuse.CofuseError) as refusal:
+        cofuse.fuse_files(
+            "stack",
+            "out/x.png",
+            progress=lambda _: write_image("stack/1.png", frames[0], overwrite=True),
+            **options,
+        )
+    assert str(refusal.value) == "stack/1.png changed while it was read; run again when it is whole"
+    assert set(contents(place)) == before

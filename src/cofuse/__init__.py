@@ -66,28 +66,24 @@ __all__ = [
     "write_image",
 ]
 
+#: Where the public names are found.
 _HOMES = {
-    "alignment": ("Alignment", "align_stack", "aligned"),
-    "depth": ("Depth", "estimate_depth"),
-    "errors": ("CofuseError",),
-    "evaluation.simulation": ("Simulation", "simulate_stack"),
-    "files": ("Metadata", "read_image", "read_metadata", "read_stack", "write_image"),
-    "fusion": ("PRESETS", "AutoSettings", "FastSettings", "PaperSettings", "fuse"),
-    "images": ("Fusion", "Stack"),
-    "jobs": ("fuse_files",),
-    "jobs.run": ("Outcome",),
-    "learning": (
-        "LearnedOperator",
-        "LearningSettings",
-        "learn_operator",
-        "learn_separable_operator",
-        "sample_patches",
-    ),
-    "operators": ("AnalysisOperator", "load_operator"),
-    "progress": ("Progress", "SolverTrace"),
-    "sensor": ("NoiseLaw", "estimate_noise"),
+    "alignment": "Alignment align_stack aligned",
+    "depth": "Depth estimate_depth",
+    "errors": "CofuseError",
+    "evaluation.simulation": "Simulation simulate_stack",
+    "files": "Metadata read_image read_metadata read_stack write_image",
+    "fusion": "PRESETS AutoSettings FastSettings PaperSettings fuse",
+    "images": "Fusion Stack",
+    "jobs": "fuse_files",
+    "jobs.run": "Outcome",
+    "learning": "LearnedOperator LearningSettings learn_operator learn_separable_operator "
+    "sample_patches",
+    "operators": "AnalysisOperator load_operator",
+    "progress": "Progress SolverTrace",
+    "sensor": "NoiseLaw estimate_noise",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,8 +11,6 @@ from typing import Any
 
 from cofuse.errors import CofuseError
 
-__all__ = ["MOST_SIGMA", "check", "check_callback", "check_number", "check_path", "check_sigma"]
-
 #: Largest noise level in 8-bit grey levels: half the range. Values from 0 to 255 have no larger
 #: standard deviation, whatever they are; what is told to have one would be restored to nothing.
 MOST_SIGMA = 128

@@ -2,8 +2,6 @@
 
 import errno
 
-__all__ = ["CofuseError", "is_lack_of_memory"]
-
 #: What libraries say that could not be loaded or could not begin for lack of memory.
 _LACK = ("annot allocate memory", "failed to map segment", "can't start new thread")
 #: How OpenCV counts that error.

@@ -11,11 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from numpy.typing import NDArray
-
 from cofuse.errors import CofuseError, is_lack_of_memory
-
-__all__ = ["Preview", "Progress", "ProgressCallback", "SolverTrace", "shortage_told", "silent"]
 
 
 @dataclass(frozen=True)
@@ -28,8 +24,8 @@ class Progress:
 
 
 ProgressCallback = Callable[[Progress], None]
-#: Takes rows and columns of a picture in the making, and their pixels as they are so far.
-Preview = Callable[[slice, slice, NDArray[Any]], None]
+#: Takes rows and columns of a picture in the making, and the array of their pixels so far.
+Preview = Callable[[slice, slice, Any], None]
 
 
 def silent(progress: Progress) -> None:

@@ -1,8 +1,12 @@
 """Alignment: transforms between frames, warping, the common area, brightness matching."""
 
-from cofuse.alignment.saving import alignment_from_json, alignment_to_json
-from cofuse.alignment.stack import Alignment, align_stack
-from cofuse.alignment.transforms import Transform
+from cofuse.alignment.stack import align_stack
+from cofuse.alignment.transforms import (
+    Alignment,
+    Transform,
+    alignment_from_json,
+    alignment_to_json,
+)
 from cofuse.alignment.warping import aligned, common_area, warp
 
 __all__ = [

@@ -21,9 +21,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.alignment.pyramid import Level, Pyramid
-
-__all__ = ["LEAST_EVIDENCE", "evidence"]
+from cofuse.alignment.pyramid import Level, Pyramid, at_level
+from cofuse.alignment.transforms import Matrix, shift_by
 
 #: Evidence of a right transform: as much as nine windows give that agree, and by chance, against
 #: a single rival, one pair in seven hundred.
@@ -46,8 +45,6 @@ _LEAST_SEEN = 0.4
 #: move must beat every rival by it, frames that stay need not.
 _BETWEEN_PIXELS = 0.1
 
-Matrix = NDArray[np.float64]
-
 
 def evidence(first: Pyramid, second: Pyramid, matrix: Matrix, *, stays: bool) -> float:
     """Return how much the parts of the pictures agree on a transform, in standard deviations.
@@ -57,32 +54,23 @@ def evidence(first: Pyramid, second: Pyramid, matrix: Matrix, *, stays: bool) ->
     """
     margin = 1 + _BETWEEN_PIXELS if stays else 1 - _BETWEEN_PIXELS
     fine, coarse = (first.level_within(side) for side in _SIDES)
-    at = _between(first, second, matrix, fine)
-    covariances, visible = _covariances(first.levels[fine], second.levels[fine], at)
+
+    def compare(level: int, moved: Matrix) -> tuple[NDArray[Any], NDArray[Any]]:
+        at = at_level(first, second, matrix, level) @ moved
+        return _covariances(first.levels[level], second.levels[level], at)
+
+    covariances, visible = compare(fine, np.eye(3))
     near, _ = _least_z(covariances, visible, margin, _FAR)
     if coarse == fine:
         return near
-    far, rival = _least_z(
-        *_covariances(
-            first.levels[coarse], second.levels[coarse], _between(first, second, matrix, coarse)
-        ),
-        margin,
-        _FAR,
-    )
+    far, rival = _least_z(*compare(coarse, np.eye(3)), margin, _FAR)
     if far < 0:
         # A rival that the coarse level cannot tell from the place found: the fine one may.
-        shift = np.eye(3)
-        shift[:2, 2] = rival * 2.0 ** (coarse - fine)
-        there, seen = _covariances(first.levels[fine], second.levels[fine], at @ shift)
-        far, _ = _least_z(there, seen, margin, ~_FAR, here=covariances[:, _REACH, _REACH])
+        there = compare(fine, shift_by(*rival * 2.0 ** (coarse - fine)))
+        far, _ = _least_z(*there, margin, ~_FAR, here=covariances[:, _REACH, _REACH])
     # Levels are different bands: what they say adds up as independent numbers do (Stouffer), but
     # one that knows a better place is not outvoted.
     return min(near, far) if min(near, far) < 0 else (near + far) / math.sqrt(2)
-
-
-def _between(first: Pyramid, second: Pyramid, matrix: Matrix, level: int) -> Matrix:
-    """Return the matrix between pixels of a level."""
-    return second.to_level(level) @ matrix @ np.linalg.inv(first.to_level(level))
 
 
 def _covariances(a: Level, b: Level, matrix: Matrix) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -21,10 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.alignment.confirmation import LEAST_EVIDENCE, evidence
-from cofuse.alignment.pyramid import Level, Pyramid, without_what_stays
-from cofuse.alignment.transforms import Model, Transform, corners, tangents
-
-__all__ = ["Match", "register"]
+from cofuse.alignment.pyramid import Level, Pyramid, at_level, without_what_stays
+from cofuse.alignment.transforms import (
+    Matrix,
+    Model,
+    Transform,
+    centred,
+    corners,
+    shift_by,
+    tangents,
+)
 
 #: Rotations in degrees and scales that the coarse search tries.
 _ANGLES, _SCALES = (-4.0, -2.0, 0.0, 2.0, 4.0), (0.92, 0.96, 1.0, 1.04, 1.08)
@@ -50,31 +56,20 @@ _STAYS = 1.0
 #: Correlation of pictures under a transform that explains nearly all of them.
 _ALIKE = 0.9
 
-Matrix = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Match:
-    """A transform between two pictures and how much there is to be said for it.
+    """A transform between two pictures and how much there is to be said for it."""
 
-    Attributes
-    ----------
-    matrix
-        Pixel coordinates of the first frame to those of the second.
-    correlation
-        Of the evened pictures where they overlap, two levels of about 260 pixels, from -1 to 1.
-    least
-        Correlation that pictures of different scenes do not reach.
-    spread
-        Expected error of the worst corner, in pixels of the frame.
-    evidence
-        How much the parts of the picture agree on the matrix; see `confirmation`.
-    """
-
+    #: Pixel coordinates of the first frame to those of the second.
     matrix: Matrix
+    #: Of the evened pictures where they overlap, on a level of about 260 pixels, from -1 to 1.
     correlation: float
+    #: Correlation that pictures of different scenes do not reach.
     least: float
+    #: Expected error of the worst corner, in pixels of the frame.
     spread: float
+    #: How much the parts of the picture agree on the matrix; see `confirmation`.
     evidence: float
 
     @property
@@ -162,49 +157,38 @@ class _Correlator:
     def __init__(self, picture: Level) -> None:
         self.shown = picture.cover.sum()
         self.size = tuple(cv2.getOptimalDFTSize(2 * side) for side in picture.shape)
-        self.value = np.conj(np.fft.rfft2(picture.values, self.size))
-        self.power = np.conj(np.fft.rfft2(picture.values**2, self.size))
-        self.cover = np.conj(np.fft.rfft2(picture.cover, self.size))
+        parts = (picture.values, picture.values**2, picture.cover)
+        self.value, self.power, self.cover = (np.conj(np.fft.rfft2(p, self.size)) for p in parts)
 
     def best_shift(self, picture: Level, turn: Matrix) -> tuple[float, Matrix]:
         """Return the correlation and the matrix (first to `picture`) of the best shift."""
-        size = picture.shape[::-1]
-        flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-        turned = cv2.warpAffine(picture.values, turn[:2], size, flags=flags)
-        cover = cv2.warpAffine(picture.cover, turn[:2], size, flags=flags)
-        value, power = np.fft.rfft2(turned, self.size), np.fft.rfft2(turned**2, self.size)
-        mask = np.fft.rfft2(cover, self.size)
+        size, flags = picture.shape[::-1], cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+        turned, cover = (
+            cv2.warpAffine(p, turn[:2], size, flags=flags) for p in (picture.values, picture.cover)
+        )
+        value, power, mask = (np.fft.rfft2(p, self.size) for p in (turned, turned**2, cover))
+        pairs = ((self.value, value), (self.power, mask), (self.cover, power), (self.cover, mask))
         common, of_first, of_second, overlap = (
-            np.fft.irfft2(one * other, self.size)
-            for one, other in (
-                (self.value, value),
-                (self.power, mask),
-                (self.cover, power),
-                (self.cover, mask),
-            )
+            np.fft.irfft2(one * other, self.size) for one, other in pairs
         )
         enough = overlap > _LEAST_OVERLAP * self.shown
         scale = np.sqrt(np.maximum(of_first * of_second, 1e-12))
         score = np.where(enough, common / scale, -1.0)
-        y, x = np.unravel_index(int(score.argmax()), score.shape)
-        shift = np.eye(3)
-        shift[:2, 2] = [
-            x - (self.size[1] if x > self.size[1] // 2 else 0),
-            y - (self.size[0] if y > self.size[0] // 2 else 0),
-        ]
-        return float(score[y, x]), turn @ shift
+        y, x = divmod(int(score.argmax()), score.shape[1])
+        best = float(score[y, x])
+        # Shifts beyond half the size are those backwards.
+        y -= self.size[0] * (y > self.size[0] // 2)
+        x -= self.size[1] * (x > self.size[1] // 2)
+        return best, turn @ shift_by(x, y)
 
 
 def _refine(
     first: Pyramid, second: Pyramid, start: Matrix, model: Model, levels: Sequence[int]
 ) -> tuple[Matrix, float]:
     """Take Gauss-Newton steps on some levels together; return the matrix and its spread."""
-    # About the centre, in units of half the diagonal, all directions move points alike.
-    height, width = first.shape
-    unit = math.hypot(height, width) / 2
-    centred = np.array([[unit, 0, (width - 1) / 2], [0, unit, (height - 1) / 2], [0, 0, 1.0]])
-    directions = [centred @ g @ np.linalg.inv(centred) for g in tangents(model)]
-    views = [_View.of(first, second, directions, level) for level in levels]
+    unit = centred(first.shape)
+    directions = [unit @ g @ np.linalg.inv(unit) for g in tangents(model)]
+    views = [_View(first, second, directions, level) for level in levels]
     small = _SMALL_STEP * 2.0 ** min(levels) / first.to_finest[0, 0]
     reached, matrix, spread = corners(first.shape), start, math.inf
     for _ in range(_MOST_STEPS):
@@ -230,57 +214,29 @@ def _refine(
     return matrix, spread
 
 
-@dataclass(frozen=True)
 class _View:
-    """One level of two pictures, and points of it to compare."""
+    """One level of two pictures, and an even grid of points of it to compare."""
 
-    level: Level
-    to_first: Matrix
-    to_second: Matrix
-    x: NDArray[Any]
-    y: NDArray[Any]
-    value: NDArray[Any]
-    slope_x: NDArray[Any]
-    slope_y: NDArray[Any]
-    flow: list[tuple[NDArray[Any], NDArray[Any]]]
-    block: NDArray[np.intp]
-    samples: float
-
-    @classmethod
-    def of(cls, first: Pyramid, second: Pyramid, directions: list[Matrix], level: int) -> _View:
-        """Choose an even grid of points, not more than needed."""
-        a, to_first = first.levels[level], first.to_level(level)
+    def __init__(
+        self, first: Pyramid, second: Pyramid, directions: list[Matrix], level: int
+    ) -> None:
+        a, self.level = first.levels[level], second.levels[level]
+        self.to_first, self.to_second = first.to_level(level), second.to_level(level)
         height, width = a.shape
         stride = max(1, math.ceil(math.sqrt(height * width / _MOST_POINTS)))
-        rows, columns = np.arange(0, height, stride), np.arange(0, width, stride)
-        shown = np.ones(len(rows) * len(columns), bool)
-        if a.shown is not None:
-            shown = a.shown[::stride, ::stride].ravel()
-        y, x = (
-            g.ravel()[shown].astype(np.float32) for g in np.meshgrid(rows, columns, indexing="ij")
-        )
-        value, slope_x, slope_y = (
-            p[::stride, ::stride].ravel()[shown] for p in (a.values, a.slope_x, a.slope_y)
-        )
-        back = np.linalg.inv(to_first)
-        flow = [_flow(to_first @ g @ back, x, y) for g in directions]
         # Values closer than the band-pass is wide say nearly the same.
-        samples = min(1.0, stride**2 / _CORRELATED)
-        block = (y * (_BLOCKS / height)).astype(np.intp) * _BLOCKS
-        block += (x * (_BLOCKS / width)).astype(np.intp)
-        return cls(
-            level=second.levels[level],
-            to_first=to_first,
-            to_second=second.to_level(level),
-            x=x,
-            y=y,
-            value=value,
-            slope_x=slope_x,
-            slope_y=slope_y,
-            flow=flow,
-            block=block,
-            samples=samples,
+        self.samples = min(1.0, stride**2 / _CORRELATED)
+        every = (slice(None, None, stride), slice(None, None, stride))
+        shown = np.ones(a.shape, bool)[every] if a.shown is None else a.shown[every]
+        grid = np.mgrid[:height:stride, :width:stride]
+        self.y, self.x = (axis[shown].astype(np.float32) for axis in grid)
+        self.value, self.slope_x, self.slope_y = (
+            plane[every][shown] for plane in (a.values, a.slope_x, a.slope_y)
         )
+        back = np.linalg.inv(self.to_first)
+        self.flow = [_flow(self.to_first @ g @ back, self.x, self.y) for g in directions]
+        self.block = (self.y * (_BLOCKS / height)).astype(np.intp) * _BLOCKS
+        self.block += (self.x * (_BLOCKS / width)).astype(np.intp)
 
     def equations(self, matrix: Matrix) -> tuple[Matrix, Matrix] | None:
         """Return the normal matrix of a step, and what each block of the picture pulls."""
@@ -360,7 +316,7 @@ def _correlation(
 ) -> tuple[float, float]:
     """Return the correlation of the evened pictures over their overlap, and its error."""
     a, b = first.levels[level], second.levels[level]
-    at = second.to_level(level) @ matrix @ np.linalg.inv(first.to_level(level))
+    at = at_level(first, second, matrix, level)
     y, x = (g.astype(np.float32) for g in np.nonzero(a.cover))
     there = _sample(b, at, x, y)
     if there is None or there[0].mean() < _LEAST_OVERLAP:

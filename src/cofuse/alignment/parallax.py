@@ -20,7 +20,6 @@ is a field used at all; other stacks stay as they are to the last bit.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,11 +28,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.alignment.pyramid import reduce, white_noise
-from cofuse.alignment.transforms import Transform, to_reduced
+from cofuse.alignment.pyramid import LEAST_DETAIL, Values, band_pass, put, reduce, white_noise
+from cofuse.alignment.transforms import Transform, shift_by, to_reduced
 from cofuse.images import Pixels, Stack, luminance
-
-__all__ = ["Field", "asked", "find_field", "shows_parallax", "small"]
 
 #: Pixels that frames are reduced to. A fifth of a pixel there is one in 24 million.
 _MOST_PIXELS = 1_000_000
@@ -50,18 +47,11 @@ _AGREES = 2.0
 #: Band-pass (difference of two Gaussians) and window (Gaussian) of the comparison. The window
 #: holds some twenty independent values of the band.
 _FINE, _COARSE, _WINDOW = 1.0, 4.0, 8.0
-#: What is left of white noise after the band-pass; contrast that is nothing but rounding, in grey
-#: levels; and multiple of the power of both that is detail.
-_NOISE_BAND = math.sqrt((_FINE**-2 + _COARSE**-2 - 4 / (_FINE**2 + _COARSE**2)) / (4 * math.pi))
-_LEAST_CONTRAST, _DETAIL = 0.4, 4.0
-#: Part of a picture that must be detail for it to speak at all, as of a flat one (`pyramid`).
-_LEAST_DETAIL = 0.003
+#: Multiple of the power of noise and rounding that is detail.
+_DETAIL = 4.0
 #: A field is the mean of the shifts around, in Gaussian windows of these widths, each to count
 #: only where the ones before are empty; and where all are, it is 0.
 _WIDTHS, _NEXT = (2.0, 8.0, 32.0), 0.01
-_EMPTY = _NEXT ** (len(_WIDTHS) - 1)
-
-Values = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -76,23 +66,12 @@ class Field:
 
     def __call__(self, left: int, top: int, width: int, height: int) -> Values:
         """Return the shifts of a rectangle of the reference, (height, width, 2)."""
-        corner = np.array([[1.0, 0, left], [0, 1.0, top], [0, 0, 1.0]])
-        to_small = (to_reduced(self.size, self.shifts.shape) @ corner)[:2]
-        flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+        to_small = to_reduced(self.size, self.shifts.shape) @ shift_by(left, top)
+        flags, border = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, cv2.BORDER_REPLICATE
+        shape = (width, height)
         return np.asarray(
-            cv2.warpAffine(
-                self.shifts,
-                to_small,
-                (width, height),
-                flags=flags,
-                borderMode=cv2.BORDER_REPLICATE,
-            )
+            cv2.warpAffine(self.shifts, to_small[:2], shape, flags=flags, borderMode=border)
         )
-
-    @property
-    def bounds(self) -> tuple[Values, Values]:
-        """The least and the largest shift (x, y)."""
-        return self.shifts.min(axis=(0, 1)), self.shifts.max(axis=(0, 1))
 
 
 def small(frame: Pixels, stack: Stack) -> Values:
@@ -125,7 +104,7 @@ def shows_parallax(
     for index, picture in pictures.items():
         transform = transforms[index]
         if index != reference and transform is not None:
-            parts.append(_moving(goal, *_put(picture, transform, size)))
+            parts.append(_moving(goal, *_placed(picture, transform, size)))
     return bool(parts) and float(np.mean(parts)) >= _LEAST_MOVING
 
 
@@ -133,28 +112,23 @@ def find_field(
     reference: Values, frame: Values, transform: Transform, size: tuple[int, int]
 ) -> Field:
     """Find how a frame, in its place by its transform, is to be bent; both are `small`."""
-    placed, cover = _put(frame, transform, size)
+    placed, cover = _placed(frame, transform, size)
     shifts, apart = _there_and_back(reference, placed)
     trust = np.asarray(cover / (1 + (apart / _AGREES) ** 4), np.float32)
-    total, weights = np.zeros_like(shifts), np.full(trust.shape, _EMPTY, np.float32)
+    total = np.zeros_like(shifts)
+    weights = np.full(trust.shape, _NEXT ** (len(_WIDTHS) - 1), np.float32)
     for n, width in enumerate(_WIDTHS):
         total += _NEXT**n * cv2.GaussianBlur(shifts * trust[..., None], (0, 0), width)
         weights += _NEXT**n * cv2.GaussianBlur(trust, (0, 0), width)
-    to_small = to_reduced(size, reference.shape)
-    scale = np.diag(to_small)[:2].astype(np.float32)
+    scale = np.diag(to_reduced(size, reference.shape))[:2].astype(np.float32)
     return Field(np.asarray(total / weights[..., None] / scale, np.float32), size)
 
 
-def _put(picture: Values, transform: Transform, size: tuple[int, int]) -> tuple[Values, Values]:
+def _placed(picture: Values, transform: Transform, size: tuple[int, int]) -> tuple[Values, Values]:
     """Bring a reduced frame into its place; also say where it lies there: 1, and else 0."""
-    to_small = to_reduced(size, picture.shape)
-    matrix = to_small @ transform.matrix @ np.linalg.inv(to_small)
-    across, flags = picture.shape[::-1], cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    placed = cv2.warpPerspective(
-        picture, matrix, across, flags=flags, borderMode=cv2.BORDER_REPLICATE
-    )
-    cover = cv2.warpPerspective(np.ones_like(picture), matrix, across, flags=flags)
-    return np.asarray(placed), np.asarray(cover >= 1, np.float32)
+    placed = put(picture, transform, size, cv2.BORDER_REPLICATE)
+    cover = put(np.ones_like(picture), transform, size)
+    return placed, np.asarray(cover >= 1, np.float32)
 
 
 def _there_and_back(reference: Values, placed: Values) -> tuple[Values, Values]:
@@ -175,31 +149,22 @@ def _there_and_back(reference: Values, placed: Values) -> tuple[Values, Values]:
 
 def _looked_up(picture: Values, shifts: Values) -> Values:
     """Look a picture up at its shifted pixels."""
-    x, y = np.arange(picture.shape[1], dtype=np.float32), np.arange(picture.shape[0])[:, None]
-    at_y = (shifts[..., 1] + y).astype(np.float32)
-    return np.asarray(
-        cv2.remap(
-            picture, shifts[..., 0] + x, at_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
-        )
-    )
+    x = np.arange(picture.shape[1], dtype=np.float32) + shifts[..., 0]
+    y = np.arange(picture.shape[0], dtype=np.float32)[:, None] + shifts[..., 1]
+    return np.asarray(cv2.remap(picture, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE))
 
 
 def _moving(reference: Values, placed: Values, cover: Values) -> float:
     """Return the part of the detail of both that speaks for moving."""
     shifts, apart = _there_and_back(reference, placed)
     noise = max(white_noise(reference), white_noise(placed))
-    floor = (_NOISE_BAND * noise) ** 2 + _LEAST_CONTRAST**2
-    goal = _band(reference)
-    before, power = _unexplained(goal, _band(placed), floor)
-    after, _ = _unexplained(goal, _band(_looked_up(placed, shifts)), floor)
+    pictures = (reference, placed, _looked_up(placed, shifts))
+    (goal, floor), (band, _), (bent, _) = (band_pass(p, noise, _FINE, _COARSE) for p in pictures)
+    before, power = _unexplained(goal, band, floor)
+    after, _ = _unexplained(goal, bent, floor)
     detail = (power > _DETAIL * floor) & (cover > 0)
     speaks = (before > 2 * after) & (apart < _AGREES) & detail
-    return float(speaks.sum()) / max(float(detail.sum()), _LEAST_DETAIL * detail.size)
-
-
-def _band(picture: Values) -> Values:
-    fine, coarse = (cv2.GaussianBlur(picture, (0, 0), width) for width in (_FINE, _COARSE))
-    return np.asarray(fine - coarse)
+    return float(speaks.sum()) / max(float(detail.sum()), LEAST_DETAIL * detail.size)
 
 
 def _unexplained(a: Values, b: Values, floor: float) -> tuple[NDArray[Any], NDArray[Any]]:

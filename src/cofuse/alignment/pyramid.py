@@ -1,8 +1,8 @@
-"""What the estimation sees of a frame: a small pyramid of its luminance, evened out.
+"""Reduced copies of a frame, and the pyramid of its luminance that the estimation compares.
 
-At every level the luminance is band-passed and divided by its local contrast. A detail that is
-sharp in one frame and defocused in the next keeps its place under that filter, and about its
-height; brightness, vignetting and slow shading are gone.
+At every level of the pyramid the luminance is band-passed and divided by its local contrast. A
+detail that is sharp in one frame and defocused in the next keeps its place under that filter, and
+about its height; brightness, vignetting and slow shading are gone.
 """
 
 from __future__ import annotations
@@ -15,18 +15,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.alignment.transforms import to_reduced
+from cofuse.alignment.transforms import Matrix, Transform, to_reduced
 from cofuse.images import Pixels, Stack, luminance
-
-__all__ = [
-    "Level",
-    "Pyramid",
-    "build_pyramid",
-    "reduce",
-    "shrunk",
-    "white_noise",
-    "without_what_stays",
-]
 
 #: Pixels of the finest level; larger frames are reduced to it. A hundredth of a pixel there is
 #: a thirtieth in a frame of 24 million pixels.
@@ -41,13 +31,12 @@ _FINE, _COARSE = 2.0, 5.5
 _WINDOW = 31
 #: Contrast, in grey levels, below which there is nothing but rounding.
 _LEAST_CONTRAST = 0.4
-#: What is left of white noise after the band-pass, and after each halving before it.
-_NOISE_BAND = math.sqrt((_FINE**-2 + _COARSE**-2 - 4 / (_FINE**2 + _COARSE**2)) / (4 * math.pi))
+#: What is left of white noise after each halving.
 _NOISE_HALVED = 0.4
 #: Pixels, more or less, that the noise is measured on.
 _NOISE_PIXELS = 250_000
 #: A picture holds something when this part of it has detail above the noise.
-_LEAST_DETAIL = 0.003
+LEAST_DETAIL = 0.003
 #: Places stay where the pictures, as they lie, correlate by this much in a window of this side
 #: (pixels of a level: several independent values, few enough to follow an edge); unless more than
 #: this part of the picture does.
@@ -76,9 +65,7 @@ class Level:
     @property
     def cover(self) -> Values:
         """1 where something is to be compared, else 0."""
-        return np.asarray(
-            np.ones_like(self.values) if self.shown is None else self.shown, np.float32
-        )
+        return np.ones_like(self.values) if self.shown is None else self.shown.astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -89,16 +76,16 @@ class Pyramid:
     """
 
     levels: tuple[Level, ...]
-    to_finest: NDArray[np.float64]
+    to_finest: Matrix
     shape: tuple[int, int]
     detail: float
 
     @property
     def is_flat(self) -> bool:
         """Whether nothing but noise is in it."""
-        return self.detail < _LEAST_DETAIL
+        return self.detail < LEAST_DETAIL
 
-    def to_level(self, level: int) -> NDArray[np.float64]:
+    def to_level(self, level: int) -> Matrix:
         """Return the matrix from pixels of the frame to pixels of a level."""
         half = 0.5**level
         return np.diag([half, half, 1.0]) @ self.to_finest
@@ -109,29 +96,30 @@ class Pyramid:
         return next((k for k, n in enumerate(sides) if n <= side), len(sides) - 1)
 
 
+def at_level(first: Pyramid, second: Pyramid, matrix: Matrix, level: int) -> Matrix:
+    """Turn a matrix between pixels of two frames into that between pixels of a level."""
+    return second.to_level(level) @ matrix @ np.linalg.inv(first.to_level(level))
+
+
 def without_what_stays(first: Pyramid, second: Pyramid) -> tuple[Pyramid, Pyramid]:
     """Hide what two pictures have in common as they lie: a border, a stop, a date, dust.
 
     What moves with the scene is then all that can be compared. On a level where most of the
     pictures agree nothing is hidden: the scene moves by too little to tell it from what stays.
     """
-    levels: list[tuple[Level, Level]] = []
-    for a, b in zip(first.levels, second.levels, strict=True):
+    hidden: tuple[list[Level], list[Level]] = ([], [])
+    for pair in zip(first.levels, second.levels, strict=True):
+        a, b = (level.values for level in pair)
         common, of_a, of_b = (
             cv2.boxFilter(p, -1, (_STAYS_WINDOW, _STAYS_WINDOW), borderType=cv2.BORDER_REFLECT)
-            for p in (a.values * b.values, a.values**2, b.values**2)
+            for p in (a * b, a**2, b**2)
         )
         shown = common <= _STAYS * np.sqrt(np.maximum(of_a * of_b, 0))
-        seen = shown.mean() > 1 - _MOST_STAYS
-        levels.append((_hide(a, shown), _hide(b, shown)) if seen else (a, b))
-    return (
-        replace(first, levels=tuple(a for a, _ in levels)),
-        replace(second, levels=tuple(b for _, b in levels)),
-    )
-
-
-def _hide(level: Level, shown: NDArray[np.bool_]) -> Level:
-    return Level(level.values * shown, level.slope_x * shown, level.slope_y * shown, shown)
+        hides = shown.mean() > 1 - _MOST_STAYS
+        for levels, n in zip(hidden, pair, strict=True):
+            parts = (n.values * shown, n.slope_x * shown, n.slope_y * shown)
+            levels.append(Level(*parts, shown) if hides else n)
+    return replace(first, levels=tuple(hidden[0])), replace(second, levels=tuple(hidden[1]))
 
 
 def reduce(frame: Pixels, most_pixels: int = _MOST_PIXELS) -> Pixels:
@@ -154,12 +142,24 @@ def shrunk(picture: NDArray[Any], size: tuple[int, ...]) -> NDArray[Any]:
     return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA))
 
 
+def put(
+    picture: NDArray[Any],
+    transform: Transform,
+    size: tuple[int, int],
+    border: int = cv2.BORDER_CONSTANT,
+) -> NDArray[Any]:
+    """Bring a reduced copy of a frame of some (height, width) into its place, roughly."""
+    to_small = to_reduced(size, picture.shape)
+    matrix = to_small @ transform.matrix @ np.linalg.inv(to_small)
+    across, flags = picture.shape[1::-1], cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    return np.asarray(cv2.warpPerspective(picture, matrix, across, flags=flags, borderMode=border))
+
+
 def build_pyramid(reduced: Pixels, stack: Stack) -> Pyramid:
     """Build the levels of a frame that `reduce` has shrunk."""
-    height, width = stack.shape[:2]
     grey = luminance(stack.to_levels(reduced))
-    to_finest = to_reduced((height, width), grey.shape)
-    noise = white_noise(grey)
+    size = (stack.height, stack.width)
+    to_finest, noise = to_reduced(size, grey.shape), white_noise(grey)
     levels: list[Level] = []
     detail = 0.0
     while True:
@@ -167,20 +167,26 @@ def build_pyramid(reduced: Pixels, stack: Stack) -> Pyramid:
         levels.append(level)
         detail = max(detail, part)
         if min(grey.shape) < 2 * _LEAST_SIDE:
-            return Pyramid(tuple(levels), to_finest, (height, width), detail)
+            return Pyramid(tuple(levels), to_finest, size, detail)
         grey = np.asarray(cv2.pyrDown(grey), np.float32)
 
 
 def _even_out(grey: Values, noise: float) -> tuple[Level, float]:
     """Band-pass, divide by the local contrast, and say in which part there is detail."""
-    band = cv2.GaussianBlur(grey, (0, 0), _FINE) - cv2.GaussianBlur(grey, (0, 0), _COARSE)
+    band, floor = band_pass(grey, noise, _FINE, _COARSE)
     power = cv2.boxFilter(band * band, -1, (_WINDOW, _WINDOW), borderType=cv2.BORDER_REFLECT)
-    floor = (_NOISE_BAND * noise) ** 2 + _LEAST_CONTRAST**2
     detail = float(np.mean(power > 2.5 * floor))
     values = np.asarray(band / np.sqrt(np.maximum(power, 0) + 3.0 * floor), np.float32)
     slope_x = cv2.Scharr(values, cv2.CV_32F, 1, 0, scale=1 / 32)
     slope_y = cv2.Scharr(values, cv2.CV_32F, 0, 1, scale=1 / 32)
     return Level(values, np.asarray(slope_x), np.asarray(slope_y)), detail
+
+
+def band_pass(grey: Values, noise: float, fine: float, coarse: float) -> tuple[Values, float]:
+    """Return the difference of two Gaussian blurs, and what power noise and rounding have in it."""
+    band = cv2.GaussianBlur(grey, (0, 0), fine) - cv2.GaussianBlur(grey, (0, 0), coarse)
+    left = (fine**-2 + coarse**-2 - 4 / (fine**2 + coarse**2)) / (4 * math.pi)
+    return np.asarray(band), (math.sqrt(left) * noise) ** 2 + _LEAST_CONTRAST**2
 
 
 def white_noise(grey: Values) -> float:

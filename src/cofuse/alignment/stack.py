@@ -10,27 +10,35 @@ pictures of nine, by which to tell whether there is parallax.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from cofuse.alignment.exposure import Thumbnail, exposure_gains, largest_values, thumbnail
+from cofuse.alignment.exposure import Thumbnail, exposure_gains, thumbnail
 from cofuse.alignment.pair import Match, register
 from cofuse.alignment.parallax import asked, shows_parallax, small
-from cofuse.alignment.pyramid import Pyramid, build_pyramid, reduce
-from cofuse.alignment.transforms import MODELS, Model, Transform, corners
+from cofuse.alignment.pyramid import Pyramid, Values, build_pyramid, reduce
+from cofuse.alignment.transforms import (
+    MODELS,
+    Alignment,
+    Matrix,
+    Model,
+    Transform,
+    centred,
+    corners,
+    shift_by,
+    tangents,
+)
 from cofuse.arguments import check, check_callback, check_number
 from cofuse.errors import CofuseError
 from cofuse.images import Stack
 from cofuse.progress import Progress, ProgressCallback, silent
 
-__all__ = ["Alignment", "OnFailure", "align_stack"]
-
 OnFailure = Literal["stop", "leave-out"]
+#: What a comparison of two frames has found: pixels of the first to pixels of the second.
+_Pair = tuple[int, int, Match]
 
 #: A frame that moves by no more than its expected error times this factor, and no more than
 #: this many pixels, does not move.
@@ -45,71 +53,6 @@ _MOST_MOVED = 0.5
 _CONSISTENT = 3.0
 #: Error, in pixels, below which no pair is trusted.
 _LEAST_SPREAD = 0.02
-
-Matrix = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Alignment:
-    """Where every frame of a stack lies, seen from the reference frame.
-
-    Attributes
-    ----------
-    names, size
-        Names of all frames; their (height, width).
-    model, reference
-        Kind of the transforms; index of the frame that stays as it is.
-    transforms
-        For every frame what takes pixels of the reference to its own; None for one left out.
-    gains
-        Factor of every channel that gives a frame the brightness of the result, for every frame;
-        all 1 where brightness was not matched. That brightness is the reference's, or less where
-        highlights of another frame would be cut off for it: the reference's own factor says.
-    left_out
-        Index of every frame that could not be aligned, and why.
-    parallax
-        Whether near and far shift against each other: `aligned` then bends every frame, from its
-        place under its transform, onto the reference.
-    """
-
-    names: tuple[str, ...]
-    size: tuple[int, int]
-    model: Model
-    reference: int
-    transforms: tuple[Transform | None, ...]
-    gains: tuple[tuple[float, ...], ...]
-    left_out: dict[int, str] = field(default_factory=dict)
-    parallax: bool = False
-
-    @property
-    def kept(self) -> tuple[int, ...]:
-        """Indices of the frames that were aligned."""
-        return tuple(k for k, found in enumerate(self.transforms) if found is not None)
-
-    @property
-    def already_aligned(self) -> bool:
-        """Whether no kept frame needs to be moved."""
-        return not self.parallax and all(
-            found is None or found.is_identity for found in self.transforms
-        )
-
-    @property
-    def brightness(self) -> float:
-        """Brightness that all frames get, as a part of the reference's own."""
-        return self.gains[self.reference][0]
-
-    @property
-    def changes_nothing(self) -> bool:
-        """Whether all frames are kept, none is moved and none made brighter or darker."""
-        return (
-            self.already_aligned
-            and len(self.kept) == len(self.names)
-            and all(gain == 1.0 for gains in self.gains for gain in gains)
-        )
-
-    def largest_displacement(self) -> float:
-        """Return how far, in pixels, a corner of a kept frame is moved at most."""
-        return max(t.corner_displacement(self.size) for t in self.transforms if t is not None)
 
 
 def align_stack(
@@ -167,9 +110,7 @@ def align_stack(
         return Alignment(stack.names, size, model, 0, (unmoved,), (one,))
     ask = asked(count, middle) if parallax else frozenset[int]()
     walk = _Walk(stack, model, middle, on_failure, ask)
-    with closing(walk.steps()) as steps:
-        for done, _ in enumerate(steps):
-            progress(Progress("align", done + 1, count))
+    walk.run(progress)
     if len(walk.found) == 1:
         raise CofuseError(
             f"no frame could be aligned to the reference {stack.names[middle]}; choose another "
@@ -184,15 +125,6 @@ def align_stack(
     )
     bent = parallax and shows_parallax(walk.small, transforms, middle, size)
     return Alignment(stack.names, size, model, middle, transforms, gains, walk.left_out, bent)
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """What a comparison of two frames has found: pixels of `first` to pixels of `second`."""
-
-    first: int
-    second: int
-    match: Match
 
 
 class _Walk:
@@ -212,42 +144,44 @@ class _Walk:
         self.pairs: list[_Pair] = []
         self.left_out: dict[int, str] = {}
         self.thumbnails: dict[int, Thumbnail] = {}
-        self.small: dict[int, NDArray[np.float32]] = {}
+        self.small: dict[int, Values] = {}
 
-    def steps(self) -> Generator[None]:
-        """Do the work, one frame a step."""
-        after = range(self.reference + 1, len(self.stack))
-        before = range(self.reference - 1, -1, -1)
+    def run(self, progress: ProgressCallback) -> None:
+        """Find the place of every frame, or why it has none; on each side the nearest first."""
+        names, reference, count = self.stack.names, self.reference, len(self.stack)
+        sides = range(reference + 1, count), range(reference - 1, -1, -1)
+        done = 1
         # While one frame is compared the next is made ready.
-        order = [self.reference, *after, *before]
-        with self.stack.ahead(self._read, order, most=1) as pictures:
+        with self.stack.ahead(self._read, [reference, *sides[0], *sides[1]], most=1) as pictures:
             start = next(pictures)
             if start.is_flat:
                 raise CofuseError(
-                    f"the reference {self.stack.names[self.reference]} shows no detail to align "
-                    "to; choose another reference"
+                    f"the reference {names[reference]} shows no detail to align to; choose "
+                    "another reference"
                 )
-            yield
-            yield from self._side(after, start, pictures)
-            yield from self._side(before, start, pictures)
-
-    def _side(self, side: range, start: Pyramid, pictures: Iterator[Pyramid]) -> Iterator[None]:
-        """Take the frames on one side of the reference, the nearest first."""
-        # The last frame, the one before it, the reference.
-        near: list[tuple[int, Pyramid]] = [(self.reference, start)]
-        for index, picture in zip(side, pictures, strict=False):
-            reason = self._place(index, picture, near)
-            if reason is None:
-                near = [(index, picture), near[0], (self.reference, start)]
-                near = near[:2] if near[1][0] == self.reference else near
-            else:
-                self._give_up(index, reason)
-            yield
+            progress(Progress("align", done, count))
+            for side in sides:
+                # The last frame, the one before it, the reference.
+                near = [(reference, start)]
+                for index, picture in zip(side, pictures, strict=False):
+                    reason = self._place(index, picture, near)
+                    if reason is None:
+                        before = [] if near[0][0] == reference else [near[0]]
+                        near = [(index, picture), *before, (reference, start)]
+                    elif self.on_failure == "stop":
+                        raise CofuseError(
+                            f"{names[index]} cannot be aligned: {reason}; leave such frames out, "
+                            "remove it from the stack, or fuse without aligning"
+                        )
+                    else:
+                        self.left_out[index] = reason
+                    done += 1
+                    progress(Progress("align", done, count))
 
     def _read(self, index: int) -> Pyramid:
         frame = self.stack[index]
         reduced = reduce(frame)
-        self.thumbnails[index] = thumbnail(reduced, self.stack, largest=largest_values(frame))
+        self.thumbnails[index] = thumbnail(frame, reduced, self.stack)
         if index in self.ask:
             self.small[index] = small(reduced, self.stack)
         return build_pyramid(reduced, self.stack)
@@ -261,10 +195,10 @@ class _Walk:
             match = register(seen, picture, self.model)
             reason = self._doubt(match, self.found[other])
             if reason is None:
-                self.pairs.append(_Pair(other, index, match))
+                self.pairs.append((other, index, match))
                 self.found[index] = match.matrix @ self.found[other]
-                for further, picture_there in near[n + 1 :]:
-                    self._compare(further, picture_there, index, picture)
+                for further, there in near[n + 1 :]:
+                    self._compare(further, there, index, picture)
                 return None
             reasons.append(f"{reason} (compared with {self.stack.names[other]})")
         return reasons[0]
@@ -273,12 +207,10 @@ class _Walk:
         """Add a pair whose transform is nearly known, unless it says something else."""
         start = self.found[second] @ np.linalg.inv(self.found[first])
         match = register(seen, picture, self.model, start=start)
-        apart = Transform(match.matrix, "homography").compose(
-            Transform(start, "homography").invert()
-        )
+        apart = Transform(match.matrix @ np.linalg.inv(start), "homography")
         limit = _CONSISTENT / picture.to_finest[0, 0]
         if match.doubt is None and apart.corner_displacement(picture.shape) < limit:
-            self.pairs.append(_Pair(first, second, match))
+            self.pairs.append((first, second, match))
 
     def _doubt(self, match: Match, before: Matrix) -> str | None:
         """Say why a match cannot be right, or nothing."""
@@ -286,25 +218,14 @@ class _Walk:
             return match.doubt
         for matrix in (match.matrix, match.matrix @ before):
             scales = np.linalg.svd(matrix[:2, :2], compute_uv=False)
-            if (
-                np.linalg.det(matrix) <= 0
-                or scales.max() > _MOST_SCALE
-                or scales.min() < _LEAST_SCALE
-            ):
+            plausible = scales.min() >= _LEAST_SCALE and scales.max() <= _MOST_SCALE
+            if np.linalg.det(matrix) <= 0 or not plausible:
                 return f"the transform found is implausible: scale {scales[0]:.2f}"
         shape = self.stack.shape
         moved = Transform(match.matrix @ before, self.model).corner_displacement(shape)
         if moved > _MOST_MOVED * float(np.hypot(shape[0], shape[1])):
             return f"the transform found is implausible: it moves a corner by {moved:.0f} pixels"
         return None
-
-    def _give_up(self, index: int, reason: str) -> None:
-        if self.on_failure == "stop":
-            raise CofuseError(
-                f"{self.stack.names[index]} cannot be aligned: {reason}; leave such frames out, "
-                "remove it from the stack, or fuse without aligning"
-            )
-        self.left_out[index] = reason
 
 
 def _solve(
@@ -315,31 +236,28 @@ def _solve(
     With T_r = 1 for the reference r, minimise sum w_ab |T_b - T_ab T_a|² over all pairs (a, b):
     a linear problem, whose solution is of the pairs' model but for what they disagree in.
     """
-    frames = sorted({pair.second for pair in pairs})
+    frames = sorted({second for _, second, _ in pairs})
     place = {frame: slice(3 * n, 3 * n + 3) for n, frame in enumerate(frames)}
-    # About the centre, in units of half the diagonal, all entries count alike.
-    half = np.hypot(*size) / 2
-    unit = np.array([[half, 0, (size[1] - 1) / 2], [0, half, (size[0] - 1) / 2], [0, 0, 1.0]])
+    unit = centred(size)
     normal, right = np.zeros((3 * len(frames), 3 * len(frames))), np.zeros((3 * len(frames), 3))
-    for pair in pairs:
-        weight = 1.0 / (pair.match.spread**2 + _LEAST_SPREAD**2)
-        step = np.linalg.inv(unit) @ pair.match.matrix @ unit
-        second = place[pair.second]
-        normal[second, second] += weight * np.eye(3)
-        if pair.first == reference:
-            right[second] += weight * step
-            continue
-        first = place[pair.first]
-        normal[first, first] += weight * step.T @ step
-        normal[first, second] -= weight * step.T
-        normal[second, first] -= weight * step
+    for first, second, match in pairs:
+        weight = 1.0 / (match.spread**2 + _LEAST_SPREAD**2)
+        step = np.linalg.inv(unit) @ match.matrix @ unit
+        b = place[second]
+        normal[b, b] += weight * np.eye(3)
+        if first == reference:
+            right[b] += weight * step
+        else:
+            a = place[first]
+            normal[a, a] += weight * step.T @ step
+            normal[a, b] -= weight * step.T
+            normal[b, a] -= weight * step
     solution = np.linalg.solve(normal, right)
     spreads = np.sqrt(np.diag(np.linalg.inv(normal)))
-    solved = {
-        k: (unit @ solution[at] @ np.linalg.inv(unit), float(spreads[at.start]))
-        for k, at in place.items()
-    }
-    return {reference: (np.eye(3), 0.0), **solved}
+    solved = {reference: (np.eye(3), 0.0)}
+    for frame, at in place.items():
+        solved[frame] = (unit @ solution[at] @ np.linalg.inv(unit), float(spreads[at.start]))
+    return solved
 
 
 def _settle(
@@ -350,22 +268,15 @@ def _settle(
     still = max(still, min(_STILL_ERRORS * spread, _STILL_LIMIT))
     if found.corner_displacement(size) <= still:
         return Transform.identity(model)
-    whole = np.eye(3)
-    whole[:2, 2] = np.rint(np.mean(found(corners(size)) - corners(size), axis=0))
-    shift = Transform(whole, model)
+    whole = np.rint(np.mean(found(corners(size)) - corners(size), axis=0))
+    shift = Transform(shift_by(*whole), model)
     apart = np.abs(found(corners(size)) - shift(corners(size))).max()
     return shift if apart <= _WHOLE else found
 
 
 def _of_model(matrix: Matrix, model: Model) -> Matrix:
-    """Take the nearest matrix of a model."""
-    matrix = matrix / matrix[2, 2]
-    if model == "homography":
-        return matrix
-    linear = matrix[:2, :2]
-    if model == "translation":
-        linear = np.eye(2)
-    elif model == "similarity":
-        along, across = (linear[0, 0] + linear[1, 1]) / 2, (linear[1, 0] - linear[0, 1]) / 2
-        linear = np.array([[along, -across], [across, along]])
-    return np.vstack([np.column_stack([linear, matrix[:2, 2]]), [0.0, 0.0, 1.0]])
+    """Take the nearest matrix of a model; its directions are orthogonal."""
+    directions = tangents(model).reshape(-1, 9)
+    apart = (matrix / matrix[2, 2] - np.eye(3)).ravel()
+    along = directions @ apart / np.square(directions).sum(axis=1)
+    return np.asarray(np.eye(3) + (along @ directions).reshape(3, 3))

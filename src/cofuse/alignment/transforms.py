@@ -1,4 +1,4 @@
-"""Plane transforms between the frames of a stack.
+"""Plane transforms between frames, and the alignment of a stack: one transform a frame.
 
 Pixel coordinates are (x, y): x counts columns, y rows, and whole numbers are the *centres* of
 pixels, so a picture of W columns spans x from -0.5 to W - 0.5. A `Transform` takes coordinates of
@@ -8,7 +8,8 @@ every pixel of the reference, the frame's value at the transformed coordinates.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,14 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from cofuse.errors import CofuseError
 
-__all__ = ["MODELS", "Model", "Transform", "corners", "tangents", "to_reduced"]
-
 #: translation: shift; similarity: and rotation and scale (focus breathing); affine: and shear;
 #: homography: and perspective.
 Model = Literal["translation", "similarity", "affine", "homography"]
 MODELS: tuple[Model, ...] = get_args(Model)
 
-Floats = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+_FORMAT, _VERSION = "cofuse alignment", 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +34,7 @@ class Transform:
     The matrix is scaled so that its last entry is 1, and it cannot be written to.
     """
 
-    matrix: Floats
+    matrix: Matrix
     model: Model = "similarity"
 
     def __post_init__(self) -> None:
@@ -59,9 +60,6 @@ class Transform:
             return NotImplemented
         return self.model == other.model and np.array_equal(self.matrix, other.matrix)
 
-    def __hash__(self) -> int:
-        return hash((self.model, self.matrix.tobytes()))
-
     @property
     def is_identity(self) -> bool:
         """Whether the matrix is the identity to the last bit."""
@@ -70,19 +68,18 @@ class Transform:
     @property
     def whole_shift(self) -> tuple[int, int] | None:
         """The shift (x, y) where the transform is a shift by whole pixels, else None."""
-        shift = self.matrix[:2, 2]
-        rest = np.array_equal(self.matrix[:, :2], np.eye(3)[:, :2])
-        return (int(shift[0]), int(shift[1])) if rest and (shift == np.rint(shift)).all() else None
+        shift = np.rint(self.matrix[:2, 2])
+        whole = np.array_equal(self.matrix, shift_by(*shift))
+        return (int(shift[0]), int(shift[1])) if whole else None
 
-    def __call__(self, points: ArrayLike) -> Floats:
+    def __call__(self, points: ArrayLike) -> Matrix:
         """Transform points of shape (..., 2), given and returned as (x, y)."""
-        given = np.asarray(points, np.float64)
-        image = given @ self.matrix[:, :2].T + self.matrix[:, 2]
+        image = np.asarray(points, np.float64) @ self.matrix[:, :2].T + self.matrix[:, 2]
         return np.asarray(image[..., :2] / image[..., 2:])
 
     def compose(self, first: Transform) -> Transform:
         """Return the transform that applies `first` and then this one."""
-        model = MODELS[max(MODELS.index(self.model), MODELS.index(first.model))]
+        model = max(self.model, first.model, key=MODELS.index)
         return Transform(self.matrix @ first.matrix, model)
 
     def invert(self) -> Transform:
@@ -100,13 +97,27 @@ class Transform:
         return float(np.hypot(*(self(points) - points).T).max())
 
 
-def corners(shape: tuple[int, ...]) -> Floats:
+def corners(shape: tuple[int, ...]) -> Matrix:
     """Return the centres of the four corner pixels as (x, y), in the order around the picture."""
     right, bottom = shape[1] - 1.0, shape[0] - 1.0
     return np.array([[0.0, 0.0], [right, 0.0], [right, bottom], [0.0, bottom]])
 
 
-def to_reduced(size: tuple[int, ...], reduced: tuple[int, ...]) -> Floats:
+def shift_by(x: float, y: float) -> Matrix:
+    """Return the matrix of a shift."""
+    return np.array([[1.0, 0, x], [0, 1.0, y], [0, 0, 1.0]])
+
+
+def centred(shape: tuple[int, ...]) -> Matrix:
+    """Return the matrix to pixels from units of half the diagonal about the centre.
+
+    In these units all entries of a matrix move points alike.
+    """
+    half = np.hypot(shape[0], shape[1]) / 2
+    return np.array([[half, 0, (shape[1] - 1) / 2], [0, half, (shape[0] - 1) / 2], [0, 0, 1.0]])
+
+
+def to_reduced(size: tuple[int, ...], reduced: tuple[int, ...]) -> Matrix:
     """Return the matrix from pixels of a (height, width) to those of a copy reduced to another."""
     x, y = reduced[1] / size[1], reduced[0] / size[0]
     return np.array([[x, 0, x / 2 - 0.5], [0, y, y / 2 - 0.5], [0, 0, 1.0]])
@@ -114,9 +125,7 @@ def to_reduced(size: tuple[int, ...], reduced: tuple[int, ...]) -> Floats:
 
 def tangents(model: Model) -> NDArray[Any]:
     """Return the directions in which a matrix of the model may leave the identity, (P, 3, 3)."""
-    unit = np.zeros((3, 3, 3, 3))
-    for row, column in np.ndindex(3, 3):
-        unit[row, column, row, column] = 1.0
+    unit = np.eye(9).reshape(3, 3, 3, 3)  # of a row and a column the matrix with a single 1 there
     shift = [unit[0, 2], unit[1, 2]]
     if model == "translation":
         return np.stack(shift)
@@ -125,3 +134,154 @@ def tangents(model: Model) -> NDArray[Any]:
     linear = [unit[row, column] for row in range(2) for column in range(2)]
     perspective = [unit[2, 0], unit[2, 1]] if model == "homography" else []
     return np.stack([*shift, *linear, *perspective])
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Where every frame of a stack lies, seen from the reference frame.
+
+    Attributes
+    ----------
+    names, size
+        Names of all frames; their (height, width).
+    model, reference
+        Kind of the transforms; index of the frame that stays as it is.
+    transforms
+        For every frame what takes pixels of the reference to its own; None for one left out.
+    gains
+        Factor of every channel that gives a frame the brightness of the result, for every frame;
+        all 1 where brightness was not matched. That brightness is the reference's, or less where
+        highlights of another frame would be cut off for it: the reference's own factor says.
+    left_out
+        Index of every frame that could not be aligned, and why.
+    parallax
+        Whether near and far shift against each other: `aligned` then bends every frame, from its
+        place under its transform, onto the reference.
+    """
+
+    names: tuple[str, ...]
+    size: tuple[int, int]
+    model: Model
+    reference: int
+    transforms: tuple[Transform | None, ...]
+    gains: tuple[tuple[float, ...], ...]
+    left_out: dict[int, str] = field(default_factory=dict)
+    parallax: bool = False
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Indices of the frames that were aligned."""
+        return tuple(k for k, found in enumerate(self.transforms) if found is not None)
+
+    @property
+    def already_aligned(self) -> bool:
+        """Whether no kept frame needs to be moved."""
+        return not self.parallax and all(
+            found is None or found.is_identity for found in self.transforms
+        )
+
+    @property
+    def brightness(self) -> float:
+        """Brightness that all frames get, as a part of the reference's own."""
+        return self.gains[self.reference][0]
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether all frames are kept, none is moved and none made brighter or darker."""
+        unlike = [gain for gains in self.gains for gain in gains if gain != 1.0]
+        return self.already_aligned and len(self.kept) == len(self.names) and not unlike
+
+    def largest_displacement(self) -> float:
+        """Return how far, in pixels, a corner of a kept frame is moved at most."""
+        return max(t.corner_displacement(self.size) for t in self.transforms if t is not None)
+
+
+def alignment_to_json(alignment: Alignment) -> str:
+    """Write an alignment as text; numbers keep all their digits."""
+    every = zip(alignment.names, alignment.transforms, alignment.gains, strict=True)
+    frames: list[dict[str, Any]] = [
+        {"name": name, "matrix": None if found is None else found.matrix.tolist(), "gains": gains}
+        for name, found, gains in every
+    ]
+    for k, reason in alignment.left_out.items():
+        frames[k]["left_out"] = reason
+    text = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "meaning": "matrix: pixel centres (x, y, 1) of the reference to those of the frame",
+        "height": alignment.size[0],
+        "width": alignment.size[1],
+        "model": alignment.model,
+        "reference": alignment.reference,
+        "parallax": alignment.parallax,
+        "frames": frames,
+    }
+    return json.dumps(text, indent=2, allow_nan=False) + "\n"
+
+
+def alignment_from_json(text: str) -> Alignment:
+    """Read an alignment that `alignment_to_json` wrote.
+
+    Whether it fits a stack is looked at where it is used, in `aligned`.
+    """
+    try:
+        given = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise _broken(f"it is no JSON: {error}") from error
+    if not isinstance(given, dict) or given.get("format") != _FORMAT:
+        raise _broken(f"it does not say that its format is {_FORMAT!r}")
+    if given.get("version") != _VERSION:
+        raise CofuseError(
+            f"the saved alignment is of version {given.get('version')!r}; this program reads "
+            f"version {_VERSION}: align the stack anew"
+        )
+    try:
+        return _alignment(given)
+    except KeyError as error:
+        raise _broken(f"{error} is missing") from error
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise _broken(str(error)) from error
+
+
+def _alignment(given: dict[str, Any]) -> Alignment:
+    """Turn parsed JSON into an alignment, looking at every value."""
+    frames, model, reference = given["frames"], given["model"], given["reference"]
+    size = (given["height"], given["width"])
+    parallax = given.get("parallax", False)  # files of earlier versions have no such entry
+    if not isinstance(frames, list) or not frames:
+        raise _broken("it lists no frames")
+    if model not in MODELS:
+        raise _broken(f"no transform {model!r}; expected one of {', '.join(MODELS)}")
+    if type(reference) is not int or not 0 <= reference < len(frames):
+        raise _broken(f"the reference is {reference!r} of {len(frames)} frames, counted from 0")
+    if any(type(side) is not int or side < 1 for side in size):
+        raise _broken(f"the size is {size[1]!r}x{size[0]!r} px")
+    if type(parallax) is not bool:
+        raise _broken(f"parallax is {parallax!r}, not true or false")
+    transforms: list[Transform | None] = []
+    gains, left_out = [], {}
+    for k, frame in enumerate(frames):
+        gains.append(tuple(float(gain) for gain in frame["gains"]))
+        if len(gains[k]) not in (1, 3) or not all(0 < gain < np.inf for gain in gains[k]):
+            raise _broken(f"the gains of frame {k} are {frame['gains']!r}")
+        if frame["matrix"] is None:
+            transforms.append(None)
+            left_out[k] = str(frame.get("left_out", "it was left out"))
+        else:
+            transform = Transform(np.array(frame["matrix"], np.float64), model)
+            transform.invert()  # refuses what flattens the picture
+            transforms.append(transform)
+    fixed = transforms[reference]
+    if fixed is None or not fixed.is_identity:
+        raise _broken("its reference frame is left out or moved")
+    names = tuple(str(frame["name"]) for frame in frames)
+    return Alignment(
+        names, size, model, reference, tuple(transforms), tuple(gains), left_out, parallax
+    )
+
+
+def _broken(reason: str) -> CofuseError:
+    return CofuseError(
+        f"the saved alignment cannot be used: {reason}; expected the text that cofuse saved, "
+        "unchanged; align the stack anew"
+    )

@@ -1,14 +1,20 @@
-"""The app with all commands, and messages about arguments turned into their options."""
+"""The app with all commands, and what these share: kinds of options, messages, progress bars."""
 
+from __future__ import annotations
+
+import json
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
 
-from cyclopts import App
+from cyclopts import App, Group, Parameter, Token
 
 from cofuse import __version__
-from cofuse.cli.console import COMMON
-
-__all__ = ["COMMANDS", "app", "in_options", "load_commands"]
+from cofuse.errors import CofuseError
+from cofuse.progress import Progress, ProgressCallback, silent
 
 #: Every command; each lives in a module of its name, and is loaded when it is called.
 COMMANDS = (
@@ -24,6 +30,9 @@ COMMANDS = (
     "demo",
     "serve",
 )
+
+#: The group of options that a command's help shows first.
+COMMON = Group("Parameters", sort_key=0)
 
 app = App(
     name="cofuse",
@@ -81,3 +90,116 @@ def in_options(message: str, tokens: Sequence[str]) -> str:
         return known.name if value in (None, "True") else f"{known.name} {value.strip(chr(39))}"
 
     return _ARGUMENT.sub(option, message)
+
+
+# --- options -------------------------------------------------------------------------------------
+
+#: A switch without a ``--no-…`` form.
+Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
+
+#: Switches that mean the same for every command; `print_result` heeds the first two.
+Quiet = Annotated[Flag, Parameter(help="Print no progress and no summary.")]
+Json = Annotated[
+    Flag, Parameter(name="--json", help="Print the result as JSON instead of a summary.")
+]
+Overwrite = Annotated[Flag, Parameter(help="Replace output files that exist.")]
+#: The same for commands that write a folder, see `check_empty`.
+IntoFolder = Annotated[Flag, Parameter(help="Write into a folder that is not empty.")]
+
+
+def _whole(_: type, tokens: Sequence[Token]) -> int:
+    """Read a whole number; the parser's own converter would take 2.7 for 3."""
+    (token,) = tokens
+    try:
+        return int(token.value)
+    except ValueError:
+        raise ValueError(f"{token.value[:40]!r} is no whole number.") from None
+
+
+#: A whole number.
+Whole = Annotated[int, Parameter(converter=_whole)]
+
+#: Where the result goes.
+Output = Annotated[Path, Parameter(name=["--output", "-o"])]
+#: Several names or files.
+Names = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
+
+
+# --- what is shown -------------------------------------------------------------------------------
+
+
+@contextmanager
+def progress_bars(*, quiet: bool) -> Iterator[ProgressCallback]:
+    """Show a bar with the time left for every stage, if standard error is a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield silent
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    bars = Bars(
+        TextColumn("{task.description:>16}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TimeRemainingColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    tasks = {}
+
+    def show(progress: Progress) -> None:
+        if progress.stage not in tasks:
+            tasks[progress.stage] = bars.add_task(progress.stage, total=progress.total)
+        bars.update(tasks[progress.stage], completed=progress.done, total=progress.total)
+
+    with bars:
+        yield show
+
+
+def print_result(facts: Mapping[str, Any], words: str, *, as_json: bool, quiet: bool) -> None:
+    """Print the result of a command on standard output: as JSON, or in words, or not at all."""
+    if as_json:
+        from cofuse.files.writing import plain
+
+        print(json.dumps(plain(facts), indent=2, ensure_ascii=False))
+    elif not quiet:
+        print(words)
+
+
+def columns(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> list[str]:
+    """Lay rows out in columns, flush right but for those whose numbers are in ``left``."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            f"{cell:<{width}}" if number in left else f"{cell:>{width}}"
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def printable(text: str, instead: str) -> str:
+    """Return a text, or another one where standard output cannot hold it."""
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return instead
+    return text
+
+
+def check_empty(folder: Path, *, overwrite: bool) -> None:
+    """Check a folder to write many files to; one that is not empty only with ``overwrite``.
+
+    It is not made here, but with the files, by a `Transaction`.
+    """
+    from cofuse.files.transaction import clear_leftovers
+    from cofuse.jobs.outputs import check_folder
+
+    for place in (folder, folder.parent):
+        clear_leftovers(place)
+    check_folder(folder)
+    if folder.is_dir() and any(folder.iterdir()) and not overwrite:
+        raise CofuseError(f"{folder} is not empty; pass `overwrite=True` to write into it anyway")

@@ -11,27 +11,24 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from cofuse.cli.application import in_options
-from cofuse.cli.console import (
+from cofuse.cli import Interruption, say
+from cofuse.cli.application import (
     Flag,
     Json,
     Output,
     Quiet,
     Whole,
     columns,
+    in_options,
     print_result,
     progress_bars,
-    say,
 )
-from cofuse.cli.ending import Interruption
 from cofuse.cli.fuse import AligningOptions, FusingOptions, ReadingOptions, WritingOptions
 from cofuse.errors import CofuseError
-from cofuse.jobs.options import Aligning, Request
+from cofuse.jobs.options import Request
 
 if TYPE_CHECKING:
     from cofuse.jobs.batch import Result
-
-__all__ = ["batch"]
 
 _HIDDEN = Parameter(parse=False)
 
@@ -41,8 +38,6 @@ _LEFT = ("in work", "failed")
 
 @dataclass(frozen=True)
 class BatchAligning(AligningOptions):
-    __doc__ = Aligning.__doc__
-
     # These name files of one stack, or write no picture.
     transforms: Annotated[Path | None, _HIDDEN] = None
     save_transforms: Annotated[Path | None, _HIDDEN] = None

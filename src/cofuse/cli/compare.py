@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-from cyclopts import Parameter
-
-from cofuse import fusion
-from cofuse.cli.application import in_options
-from cofuse.cli.console import Flag, Output, empty_folder, progress_bars
-from cofuse.cli.evaluate import plain_scores, score_digits, score_table, split_names
+from cofuse import __version__, fusion
+from cofuse.cli.application import (
+    IntoFolder,
+    Json,
+    Names,
+    Output,
+    Quiet,
+    check_empty,
+    in_options,
+    print_result,
+    progress_bars,
+)
+from cofuse.cli.evaluate import mismatch, score_digits, score_table, split_names
 from cofuse.errors import CofuseError
-from cofuse.files.formats import OnDamage
+from cofuse.evaluation import metrics as scoring
+from cofuse.evaluation import pages
+from cofuse.evaluation.pages import Column, Exhibit
+from cofuse.evaluation.scenes import find_picture, gather_scene, scene_names
+from cofuse.files import plain, read_image, read_stack, write_image, write_json, written_whole
+from cofuse.files.decoding import OnDamage
+from cofuse.files.transaction import Transaction
 from cofuse.images import Fusion, Pixels, Stack
-from cofuse.images.white import white_of_type
-from cofuse.jobs.settings import given_noise, read_noise
+from cofuse.images.values import white_of_type
+from cofuse.jobs.options import given_noise, read_noise
 from cofuse.progress import Progress
-
-if TYPE_CHECKING:
-    from cofuse.evaluation.pages import Exhibit
-    from cofuse.files.transaction import Transaction
-    from cofuse.sensor import NoiseLaw
-
-__all__ = ["compare"]
+from cofuse.sensor import NoiseLaw, estimate_noise
 
 #: What is compared unless methods are named. With noise, fusion alone would be no fair rival.
 _CLEAN_METHODS = ("auto", "paper", "average", "laplacian", "gff", "sf-dct")
@@ -41,18 +47,18 @@ _WARM_UP_SIDE = 48
 def compare(
     *frames: Path,
     output: Output,
-    methods: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    methods: Names = (),
     sigma: str = "auto",
     noise: Path | None = None,
     truth: Path | None = None,
-    external: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
-    metrics: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    external: Names = (),
+    metrics: Names = (),
     name: str | None = None,
     white: float | None = None,
     on_damage: OnDamage = "refuse",
-    overwrite: Flag = False,
-    quiet: Flag = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    overwrite: IntoFolder = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Fuse the same frames by many methods; write a page to look at, the pictures and the scores.
 
@@ -64,8 +70,8 @@ def compare(
         The folder to write: index.html, one picture a method, results.json.
     methods
         Names separated by commas: auto, fast and paper are cofuse's own, others such as gff or
-        laplacian
-        may have a denoiser before or after, as in tv+gff or gff+nlm; a wrong name lists all.
+        laplacian may have a denoiser before or after, as in tv+gff or gff+nlm; a wrong name lists
+        all.
     sigma
         Noise level in 8-bit grey levels for all methods, or auto to estimate it once.
     noise
@@ -85,18 +91,8 @@ def compare(
     on_damage
         What to do with a frame, a JPEG file, whose packed pixels are damaged: refuse it, or warn
         and take what could be decoded.
-    overwrite
-        Write into a folder that is not empty.
-    quiet
-        No progress bars and no table.
-    as_json
-        Print the results as JSON instead of the table.
     """
-    from cofuse.evaluation.metrics.scoring import choose_metrics
-    from cofuse.evaluation.scenes import gather_scene, scene_names
-    from cofuse.files import read_image, read_stack, write_json
-    from cofuse.files.transaction import Transaction
-    from cofuse.sensor import estimate_noise
+    from cofuse.jobs.outputs import frame_facts  # takes a while to load
 
     read_noise(sigma, noise)  # refuses wrong values before anything is read
     wanted = list(dict.fromkeys(split_names(methods)))
@@ -106,16 +102,16 @@ def compare(
         raise CofuseError("no frames were given; name picture files, a folder or a TIFF")
     scene = gather_scene(frames, truth=truth)
     stack = read_stack(scene.sources, white=white, on_damage=on_damage)
-    given = given_noise(sigma, noise, len(stack), colour=stack.is_colour)
+    given = given_noise(sigma, noise, stack)
     if len(stack) < 2:
         raise CofuseError("only one frame was given; there is nothing to fuse and compare")
     names = [name] if name else scene_names(frames, scene.sources)
     reference = None if scene.truth is None else read_image(scene.truth)
-    if reference is not None and reference.shape != stack.shape:
-        raise _mismatch(str(scene.truth), reference, stack)
-    chosen = choose_metrics(split_names(metrics), sources=True, truth=reference is not None)
+    if scene.truth is not None and reference is not None and reference.shape != stack.shape:
+        raise mismatch(scene.truth, reference, "the frames are", stack)
+    chosen = scoring.choose_metrics(split_names(metrics), sources=True, truth=reference is not None)
     outsiders = _read_external(external, names, stack, wanted, colour=reference is not None)
-    empty_folder(output, overwrite=overwrite)
+    check_empty(output, overwrite=overwrite)
     law = estimate_noise(stack).to_remove() if given is None else given
     wanted = wanted or list(_NOISY_METHODS if law.overall > 0 else _CLEAN_METHODS)
     entries = _run_all(wanted, stack, law, quiet=quiet) + outsiders
@@ -123,34 +119,29 @@ def compare(
     if not any(entry.kind == "method" for entry in done):
         first = entries[0]
         raise CofuseError(f"all methods failed; {first.name}: {first.failure}")
-    _score(done, stack, chosen, reference, white)
+    if white is None and stack.dtype == "uint16":
+        white = stack.white  # the results are on the scale of the frames
+    sources = [scoring.to_scored_grey(frame, white=stack.white) for frame in stack]
+    for entry in done:
+        assert entry.picture is not None
+        entry.scores = scoring.score(
+            entry.picture, metrics=chosen, sources=sources, truth=reference, white=white
+        )
     facts = {
         "name": names[0],
-        "frames": {
-            "names": list(stack.names),
-            "width": stack.width,
-            "height": stack.height,
-            "colour": stack.is_colour,
-            "dtype": stack.dtype.name,
-            "white": stack.white,
-        },
+        "frames": frame_facts(stack),
         "sigma": law.sigma,
         "sigma_counts": law.sigma * (stack.white / 255.0),
         "sigma_estimated": given is None,
         "noise": law.facts(),
     }
     with Transaction(overwrite=overwrite) as transaction:
-        pages = _write_pages(output, facts, entries, stack, reference, chosen, transaction)
-        report = facts | pages
-        write_json(transaction.place(output / "results.json"), report)
-    if as_json:
-        print(json.dumps(report, indent=2, ensure_ascii=False))
-    elif not quiet:
-        print(score_table({entry.name: entry.scores for entry in done}, chosen))
-        for entry in entries:
-            if entry.failure:
-                print(f"{entry.name} failed: {entry.failure}")
-        print(f"look at {output / 'index.html'}")
+        facts |= _write_page(output, facts, entries, stack, reference, chosen, transaction)
+        write_json(transaction.place(output / "results.json"), plain(facts))
+    lines = [score_table({entry.name: entry.scores for entry in done}, chosen)]
+    lines += [f"{entry.name} failed: {entry.failure}" for entry in entries if entry.failure]
+    lines.append(f"look at {output / 'index.html'}")
+    print_result(facts, "\n".join(lines), as_json=as_json, quiet=quiet)
 
 
 def _resolve(name: str) -> Callable[[Stack, NoiseLaw], Fusion]:
@@ -158,6 +149,7 @@ def _resolve(name: str) -> Callable[[Stack, NoiseLaw], Fusion]:
 
     Rivals know noise by one level.
     """
+    # Loaded for comparisons alone.
     from cofuse.evaluation.baselines import DENOISERS, METHODS, resolve_method
 
     if name in fusion.PRESETS:
@@ -181,10 +173,6 @@ def _read_external(
     colour: bool,
 ) -> list[Exhibit]:
     """Read the pictures other programs fused; a bad one is bad input, not a method's failure."""
-    from cofuse.evaluation.pages import Exhibit
-    from cofuse.evaluation.scenes import find_picture
-    from cofuse.files import read_image
-
     entries: list[Exhibit] = []
     for text in given:
         name, equals, place = text.partition("=")
@@ -200,23 +188,13 @@ def _read_external(
             path = find_picture(path, stack_names)
         picture = read_image(path)
         if picture.shape[:2] != stack.shape[:2] or (colour and picture.shape != stack.shape):
-            raise _mismatch(str(path), picture, stack)
+            raise mismatch(path, picture, "the frames are", stack)
         entries.append(Exhibit(name, "external", picture))
     return entries
 
 
-def _mismatch(label: str, picture: Pixels, stack: Stack) -> CofuseError:
-    """Say that a picture does not belong to the frames."""
-    from cofuse.files.decoding import describe
-
-    one, other = describe(picture.shape, picture.dtype), describe(stack.shape, stack.dtype)
-    return CofuseError(f"{label} is {one} but the frames are {other}; sizes and colour must agree")
-
-
 def _run_all(names: Sequence[str], stack: Stack, noise: NoiseLaw, *, quiet: bool) -> list[Exhibit]:
     """Run every method; one that fails says why and does not stop the others."""
-    from cofuse.evaluation.pages import Exhibit
-
     y, x = ((side - min(side, _WARM_UP_SIDE)) // 2 for side in stack.shape[:2])
     window = slice(y, y + _WARM_UP_SIDE), slice(x, x + _WARM_UP_SIDE)
     small = Stack.from_arrays([frame[window].copy() for frame in stack], white=stack.white)
@@ -240,27 +218,7 @@ def _run_all(names: Sequence[str], stack: Stack, noise: NoiseLaw, *, quiet: bool
     return entries
 
 
-def _score(
-    entries: Sequence[Exhibit],
-    stack: Stack,
-    metrics: Sequence[str],
-    truth: Pixels | None,
-    white: float | None,
-) -> None:
-    """Score every picture there is."""
-    from cofuse.evaluation.metrics.scoring import score, to_scored_grey
-
-    sources = [to_scored_grey(frame, white=stack.white) for frame in stack]
-    if white is None and stack.dtype == "uint16":
-        white = stack.white  # the results are on the scale of the frames
-    for entry in entries:
-        assert entry.picture is not None
-        entry.scores = score(
-            entry.picture, metrics=metrics, sources=sources, truth=truth, white=white
-        )
-
-
-def _write_pages(
+def _write_page(
     folder: Path,
     facts: dict[str, Any],
     entries: Sequence[Exhibit],
@@ -270,31 +228,24 @@ def _write_pages(
     transaction: Transaction,
 ) -> dict[str, Any]:
     """Write the pictures and the page; return what results.json says of them."""
-    from cofuse import __version__
-    from cofuse.evaluation.metrics.scoring import higher_is_better
-    from cofuse.evaluation.pages import (
-        Column,
-        choose_details,
-        comparison_page,
-        page_file,
-        page_picture,
-    )
-    from cofuse.files import write_image, written_whole
-
+    # Pictures to hold the results against.
+    others = [Exhibit(f"frame {k + 1}", "frame", stack[k]) for k in (0, len(stack) - 1)]
+    if truth is not None:
+        others.append(Exhibit("truth", "truth", truth))
     taken: set[str] = set()
     shown = []
-    for entry in [*entries, *_bystanders(stack, truth)]:
+    for entry in [*entries, *others]:
         picture = entry.picture
         if picture is not None:
             alike = picture.dtype == stack.dtype
             white = stack.white if alike else white_of_type(picture.dtype)
-            picture = page_picture(picture, white=white)
-            entry.file = page_file(entry.name, taken)
+            picture = pages.page_picture(picture, white=white)
+            entry.file = pages.page_file(entry.name, taken)
             write_image(transaction.place(folder / entry.file), picture)
         shown.append(replace(entry, picture=picture))
-    columns = [Column(m, m, higher_is_better(m), score_digits(m)) for m in metrics]
+    columns = [Column(m, m, scoring.higher_is_better(m), score_digits(m)) for m in metrics]
     columns.append(Column("seconds", "seconds", False, score_digits("seconds")))
-    details = choose_details([exhibit for exhibit in shown if exhibit.picture is not None])
+    details = pages.choose_details([exhibit for exhibit in shown if exhibit.picture is not None])
     sigma = f"σ {facts['sigma']:.1f}" if facts["sigma"] else "no noise"
     summary = [
         f"{len(stack)} frames",
@@ -303,33 +254,15 @@ def _write_pages(
         f"cofuse {__version__}",
     ]
     note = "Scores q_… hold a result against the noisy frames: keeping noise pays there."
-    page = comparison_page(
+    page = pages.comparison_page(
         facts["name"], summary, columns, shown, details, note=note if facts["sigma"] else ""
     )
     with written_whole(transaction.place(folder / "index.html"), overwrite=False) as file:
         file.write(page.encode())
+    told = ("name", "kind", "file", "seconds", "scores", "failure")
     return {
         "cofuse": __version__,
-        "higher_is_better": {metric: higher_is_better(metric) for metric in metrics},
-        "details": [{"left": d.left, "top": d.top, "side": d.side} for d in details],
-        "results": [
-            {
-                "name": entry.name,
-                "kind": entry.kind,
-                "file": entry.file,
-                "seconds": entry.seconds,
-                "scores": plain_scores(entry.scores),
-                "failure": entry.failure,
-            }
-            for entry in entries
-        ],
+        "higher_is_better": {metric: scoring.higher_is_better(metric) for metric in metrics},
+        "details": [asdict(detail) for detail in details],
+        "results": [{name: getattr(entry, name) for name in told} for entry in entries],
     }
-
-
-def _bystanders(stack: Stack, truth: Pixels | None) -> list[Exhibit]:
-    """Pictures to hold the results against: the first and the last frame, and the truth."""
-    from cofuse.evaluation.pages import Exhibit
-
-    last = len(stack) - 1
-    around = [Exhibit(f"frame {k + 1}", "frame", stack[k]) for k in (0, last)]
-    return around if truth is None else [*around, Exhibit("truth", "truth", truth)]

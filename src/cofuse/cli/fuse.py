@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-from cofuse.cli.console import (
+from cofuse.cli import say
+from cofuse.cli.application import (
     COMMON,
     Flag,
     Json,
@@ -19,12 +20,9 @@ from cofuse.cli.console import (
     Whole,
     print_result,
     progress_bars,
-    say,
 )
 from cofuse.errors import CofuseError
 from cofuse.jobs.options import Aligning, Fusing, Maps, Reading, Request, Writing
-
-__all__ = ["check_pictures", "fuse"]
 
 #: What most people need is shown first, all else in groups of its own.
 _COMMON = Parameter(group=COMMON)
@@ -39,8 +37,6 @@ _FUSION, _MAPS, _ALIGNMENT, _FILES = (
 @_FUSION
 @dataclass(frozen=True)
 class FusingOptions(Fusing):
-    __doc__ = Fusing.__doc__
-
     preset: Annotated[str, _COMMON] = "auto"
     sigma: Annotated[str, _COMMON] = "auto"
     denoise: Annotated[float, _COMMON] = 1.0
@@ -52,16 +48,12 @@ class FusingOptions(Fusing):
 @_MAPS
 @dataclass(frozen=True)
 class MapOptions(Maps):
-    __doc__ = Maps.__doc__
-
     depth_map: Annotated[Path | None, _COMMON] = None
 
 
 @_ALIGNMENT
 @dataclass(frozen=True)
 class AligningOptions(Aligning):
-    __doc__ = Aligning.__doc__
-
     align: Annotated[bool, _COMMON] = True
     reference: Whole | None = None
     align_only: Flag = False
@@ -70,16 +62,12 @@ class AligningOptions(Aligning):
 @_FILES
 @dataclass(frozen=True)
 class ReadingOptions(Reading):
-    __doc__ = Reading.__doc__
-
     frames: Annotated[str | None, _COMMON] = None
 
 
 @_FILES
 @dataclass(frozen=True)
 class WritingOptions(Writing):
-    __doc__ = Writing.__doc__
-
     bit_depth: Annotated[Literal["8", "16", "float"] | None, _COMMON] = None
     quality: Whole | None = None
     overwrite: Annotated[Flag, _COMMON] = False
@@ -116,25 +104,24 @@ def fuse(
     reading, aligning, fusing, maps, writing
         Options in groups.
     """
-    from cofuse.jobs.placing import alignment_facts
+    from cofuse.jobs.outputs import alignment_facts
     from cofuse.jobs.run import Job
 
     start = time.perf_counter()
     check_pictures(pictures, "fuse")
     job = Job(Request(pictures, output, reading, aligning, fusing, writing, maps))
     if not (quiet or as_json):
-        say(str(job.plan))
+        say(job.plan)
     with progress_bars(quiet=quiet) as progress:
-        if not aligning.align_only:
-            outcome = job.run(progress)
-            facts = outcome.report
-            words = outcome.summary(time.perf_counter() - start, output)
-        else:
+        if aligning.align_only:
             alignment = job.align_only(progress)
             facts = alignment_facts(alignment)
             words = (
                 f"{len(alignment.kept)} of {len(alignment.names)} frames aligned, moved by up to "
-                f"{alignment.largest_displacement():.1f} pixels, "
-                f"{time.perf_counter() - start:.1f} s: {output}"
+                f"{alignment.largest_displacement():.1f} pixels"
             )
+        else:
+            outcome = job.run(progress)
+            facts, words = outcome.report, outcome.summary()
+    words = f"{words}, {time.perf_counter() - start:.1f} s: {output}"
     print_result(facts, words, as_json=as_json, quiet=quiet)

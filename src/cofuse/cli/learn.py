@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from cofuse import __version__
 from cofuse.arguments import check_number
-from cofuse.cli.console import (
+from cofuse.cli.application import (
     Flag,
     Json,
     Output,
@@ -17,6 +18,8 @@ from cofuse.cli.console import (
     progress_bars,
 )
 from cofuse.errors import CofuseError
+from cofuse.files import check_destination, picture_files, read_image, written_whole
+from cofuse.images import Stack
 from cofuse.learning import (
     MOST_PATCHES,
     LearningSettings,
@@ -24,8 +27,7 @@ from cofuse.learning import (
     learn_separable_operator,
     sample_patches,
 )
-
-__all__ = ["learn"]
+from cofuse.operators import operator_bytes
 
 _DEFAULTS = LearningSettings()
 
@@ -70,12 +72,7 @@ def learn(
     name
         The operator's name: that of the file by default.
     """
-    from cofuse import __version__
-    from cofuse.files import check_report, picture_files, read_image, written_whole
-    from cofuse.images import Stack
-    from cofuse.operators import operator_bytes
-
-    check_report(output, overwrite=overwrite)
+    check_destination(output, overwrite=overwrite)
     check_number("patch_size", patch_size, 2, 32, whole=True)
     check_number("patches", patches, 1, MOST_PATCHES, whole=True)
     if rows is None:
@@ -106,11 +103,7 @@ def learn(
     learner = learn_separable_operator if separable else learn_operator
     with progress_bars(quiet=quiet) as progress:
         learned = learner(
-            samples,
-            settings,
-            name=name or output.stem,
-            provenance=provenance,
-            progress=progress,
+            samples, settings, name=name or output.stem, provenance=provenance, progress=progress
         )
     with written_whole(output, overwrite=overwrite) as file:
         file.write(operator_bytes(learned.operator))

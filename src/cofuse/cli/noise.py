@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import numpy as np
 from cyclopts import Parameter
 
-from cofuse.cli.console import Json, Overwrite, Quiet, columns, print_result, progress_bars
+from cofuse.cli.application import (
+    Json,
+    Output,
+    Overwrite,
+    Quiet,
+    columns,
+    print_result,
+    printable,
+    progress_bars,
+)
 from cofuse.cli.fuse import AligningOptions, ReadingOptions, check_pictures
-from cofuse.jobs.options import Aligning
-
-if TYPE_CHECKING:
-    from cofuse.images import Stack
-    from cofuse.sensor import NoiseLaw
-
-__all__ = ["noise"]
+from cofuse.images import Stack
+from cofuse.sensor import NoiseLaw
+from cofuse.sensor.law import WAVELENGTHS
 
 _HIDDEN = Parameter(parse=False)
 
@@ -29,8 +34,6 @@ _LISTED = 16
 
 @dataclass(frozen=True)
 class NoiseAligning(AligningOptions):
-    __doc__ = Aligning.__doc__
-
     # These write something else.
     save_transforms: Annotated[Path | None, _HIDDEN] = None
     align_only: Annotated[bool, _HIDDEN] = False
@@ -38,7 +41,7 @@ class NoiseAligning(AligningOptions):
 
 def noise(
     *pictures: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    output: Output | None = None,
     plot: Path | None = None,
     reading: ReadingOptions = ReadingOptions(),  # noqa: B008 - frozen
     aligning: NoiseAligning = NoiseAligning(),
@@ -63,7 +66,7 @@ def noise(
     reading, aligning
         Options in groups. Frames are aligned first, because they are compared.
     """
-    from cofuse.jobs.noise import noise_of_files
+    from cofuse.jobs.run import noise_of_files
 
     check_pictures(pictures, "noise")
     with progress_bars(quiet=quiet) as progress:
@@ -77,30 +80,27 @@ def noise(
             progress=progress,
         )
     facts = {"frames": stack.names, "sigma_counts": law.sigma * (stack.white / 255.0)}
-    words = "\n".join(_lines(law, stack))
-    print_result(facts | law.facts(), words, as_json=as_json, quiet=quiet)
+    print_result(facts | law.facts(), noise_table(law, stack), as_json=as_json, quiet=quiet)
 
 
-def _lines(law: NoiseLaw, stack: Stack) -> list[str]:
-    """Describe the noise in a table."""
-    kind = f"{'RGB' if stack.is_colour else 'grey'} {stack.dtype}"
+def noise_table(law: NoiseLaw, stack: Stack) -> str:
+    """Describe the noise of a stack by band, frame and brightness."""
+    from cofuse.jobs.frames import stack_in_words
+
     level = f"sigma {law.sigma:.2f} of 255"
     if stack.white != 255.0:
         level += f" ({law.sigma * stack.white / 255.0:.3g} counts)"
-    words = [f"{len(stack)} frame{'s' * (len(stack) > 1)} of {stack.width}x{stack.height} {kind}"]
-    words += [level + " at mid-grey" * (law.model.gain > 0)]
+    words = [stack_in_words(stack), level + " at mid-grey" * (law.model.gain > 0)]
     words += ["too little to be removed"] * law.is_clean
     lines = [", ".join([*words, *law.character]), "", *_by_band(law)]
     lines += _by_frame(law, stack) + _by_brightness(law)
     blocks = (
         f"yes, {100 * law.blocks:.0f} % of the finest detail rounded away" if law.blocks else "no"
     )
-    return [*lines, "", f"JPEG blocks: {blocks}"]
+    return "\n".join([*lines, "", f"JPEG blocks: {blocks}"])
 
 
 def _by_band(law: NoiseLaw) -> list[str]:
-    from cofuse.sensor.law import WAVELENGTHS
-
     levels, errors = law.luminance_and_chroma
     names = ("luminance", "chroma") if len(levels) == 2 else ("sigma",)
     ends = [f"{start} to {2 * start}" for start in WAVELENGTHS[:-1]] + [f"{WAVELENGTHS[-1]} up"]
@@ -113,8 +113,6 @@ def _by_band(law: NoiseLaw) -> list[str]:
 
 def _by_frame(law: NoiseLaw, stack: Stack) -> list[str]:
     """List the noise levels of the frames if they differ; of many frames only the extremes."""
-    import numpy as np
-
     each = np.sqrt(np.mean(law.by_frame**2, axis=1)) * law.at_mid_grey
     if each.max() <= _ALIKE * each.min():
         return []
@@ -137,9 +135,4 @@ def _by_brightness(law: NoiseLaw) -> list[str]:
 
 
 def _with_error(level: float, error: float) -> str:
-    try:
-        sign = "\N{PLUS-MINUS SIGN}"
-        sign.encode(sys.stdout.encoding or "ascii")
-    except (LookupError, UnicodeEncodeError):
-        sign = "+-"
-    return f"{level:.2f} {sign} {error:.2f}"
+    return f"{level:.2f} {printable('±', '+-')} {error:.2f}"

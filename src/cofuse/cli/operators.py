@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import App, Parameter
+import numpy as np
+from cyclopts import App
 
-from cofuse.cli.console import Overwrite
+from cofuse.cli.application import Output, Overwrite
+from cofuse.files import write_image
+from cofuse.files.previews import filter_grid
 from cofuse.operators import SHIPPED_OPERATORS, AnalysisOperator, coherence, load_operator
-
-__all__ = ["operators"]
 
 operators = App(name="operators", help="List, show and check analysis operators.")
 
@@ -28,7 +28,7 @@ def list_() -> None:
 def show(
     name: str,
     *,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    output: Output | None = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Show an operator: its facts, and its filters as a picture.
@@ -40,9 +40,6 @@ def show(
     output
         The picture to write: NAME.png by default.
     """
-    from cofuse.files import write_image
-    from cofuse.files.previews import filter_grid
-
     operator = load_operator(name)
     # The name stands in the file: it must not lead out of this folder.
     path = output or Path(f"{operator.name}.png".replace("/", "-").replace("\\", "-"))
@@ -68,8 +65,6 @@ def _summary(operator: AnalysisOperator) -> str:
     """One line of facts."""
     h, m = operator.rows.shape
     kind = "separable" if operator.is_separable else "full"
-    import numpy as np
-
     rank = int(np.linalg.matrix_rank(operator.rows))
     return (
         f"{operator.name}: {kind}, {h} filters of {operator.patch_size}x{operator.patch_size}, "

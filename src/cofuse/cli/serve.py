@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import signal
 import socket
@@ -13,16 +14,16 @@ import webbrowser
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cofuse.arguments import check, check_number
-from cofuse.cli.console import Flag, Whole, say
+from cofuse.cli import say
+from cofuse.cli.application import Flag, Whole
 from cofuse.errors import CofuseError
+from cofuse.images.memory import parse_size
 
 if TYPE_CHECKING:
     import uvicorn
-
-__all__ = ["can_show", "serve"]
 
 _PORT, _PORTS_TRIED = 8765, 40
 #: Seconds that open answers may take when the server stops.
@@ -72,9 +73,10 @@ def serve(
     keep_size
         Delete the oldest when all takes more than this.
     """
-    from importlib.util import find_spec
-
-    if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "python_multipart")):
+    if any(
+        importlib.util.find_spec(name) is None
+        for name in ("fastapi", "uvicorn", "python_multipart")
+    ):
         raise CofuseError("the page needs more packages; install them: pip install 'cofuse[web]'")
     import uvicorn
 
@@ -88,11 +90,11 @@ def serve(
     check("keep_days", keep_days, "a number of days above 0", lambda days: 0 < days < 36500)
     configured = partial(
         Config,
-        max_upload=_size(max_upload, "--max-upload"),
+        max_upload=_size("max_upload", max_upload),
         max_frames=max_frames,
         max_pixels=_pixels(max_pixels),
         keep_days=keep_days,
-        keep_size=_size(keep_size, "--keep-size"),
+        keep_size=_size("keep_size", keep_size),
         demo=demo,
     )
     if not is_loopback(host):
@@ -130,24 +132,17 @@ def serve(
             server.run(sockets=[listener])
 
 
-def _size(text: str, option: str) -> int:
-    from cofuse.images.memory import parse_size
-
+def _size(name: str, text: str) -> int:
     try:
         return parse_size(text)
     except CofuseError:
-        raise CofuseError(f"{option} is {text!r}; expected a size such as 4GB") from None
+        raise CofuseError(f"`{name}` is {text!r}; expected a size such as 4GB") from None
 
 
 def _pixels(text: str) -> int:
-    number = text.strip().upper().removesuffix("MP").strip()
-    try:
-        pixels = int(float(number) * 1e6)
-    except (ValueError, OverflowError):
-        pixels = 0
-    if pixels < 1:
-        raise CofuseError(f"--max-pixels is {text!r}; expected megapixels such as 400MP")
-    return pixels
+    number = text.strip().upper().removesuffix("MP")
+    check("max_pixels", text, "megapixels such as 400MP", lambda _: 1e-6 <= float(number) < 1e9)
+    return int(float(number) * 1e6)
 
 
 @contextlib.contextmanager
@@ -189,20 +184,14 @@ def _folder(data_dir: Path | None) -> Iterator[Path]:
     except OSError as error:
         raise CofuseError(f"{folder} cannot be used: {error.strerror}; name another") from error
     with lock:
-        _lock(lock, folder)
+        with contextlib.suppress(ImportError):  # not Unix
+            import fcntl
+
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise CofuseError(f"{folder} is in use by another server; stop it first") from error
         yield folder
-
-
-def _lock(file: Any, folder: Path) -> None:
-    """Refuse a folder that another server is using."""
-    try:
-        import fcntl
-    except ImportError:  # not Unix
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise CofuseError(f"{folder} is in use by another server; stop it first") from error
 
 
 def can_show() -> bool:
@@ -219,12 +208,11 @@ def _ending_gently(server: uvicorn.Server) -> Iterator[None]:
     def end(*_: object) -> None:
         server.should_exit = True
 
-    before = {}
-    for name in ("SIGTERM", "SIGHUP"):  # uvicorn sends the first once more when it is done
-        if hasattr(signal, name):
-            before[name] = signal.signal(getattr(signal, name), end)
+    # Uvicorn sends the first once more when it is done.
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.signal(number, end) for number in numbers}
     try:
         yield
     finally:
-        for name, handler in before.items():
-            signal.signal(getattr(signal, name), handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from cofuse.cli.console import Flag, Output, Whole, empty_folder
+from cofuse.cli.application import IntoFolder, Output, Quiet, Whole, check_empty
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
-
-if TYPE_CHECKING:
-    from cofuse.files.transaction import Transaction
-
-__all__ = ["simulate", "write_simulation"]
+from cofuse.files import read_image, write_image
+from cofuse.files.transaction import Transaction
+from cofuse.files.writing import index_picture
 
 
 def simulate(
@@ -23,8 +20,8 @@ def simulate(
     max_radius: float = 6.0,
     foreground: Path | None = None,
     seed: Whole = 0,
-    overwrite: Flag = False,
-    quiet: Flag = False,
+    overwrite: IntoFolder = False,
+    quiet: Quiet = False,
 ) -> None:
     """Make a multi-focus stack with real defocus spread, and its truth, from a sharp picture.
 
@@ -44,15 +41,8 @@ def simulate(
         A picture to texture the objects in front with.
     seed
         Seed of the scene and the noise.
-    overwrite
-        Write into a folder that is not empty.
-    quiet
-        No summary.
     """
-    from cofuse.files import read_image
-    from cofuse.files.transaction import Transaction
-
-    empty_folder(output, overwrite=overwrite)
+    check_empty(output, overwrite=overwrite)
     sharp = sample_picture() if picture is None else read_image(picture)
     simulation = simulate_stack(
         sharp,
@@ -73,9 +63,6 @@ def write_simulation(simulation: Simulation, folder: Path, transaction: Transact
 
     The frames have a folder to themselves, so that it can be fused as it is.
     """
-    from cofuse.files import write_image
-    from cofuse.files.previews import index_picture
-
     suffix = ".tif" if simulation.truth.dtype.kind == "f" else ".png"
     digits = max(2, len(str(len(simulation.frames))))
     frames = []

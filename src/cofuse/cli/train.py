@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cofuse.arguments import check, check_number
-from cofuse.cli.console import Flag, Json, Output, Quiet, Whole, print_result, say
+from cofuse.cli import say
+from cofuse.cli.application import Flag, Json, Output, Quiet, Whole, print_result
 from cofuse.errors import CofuseError
 
 if TYPE_CHECKING:
     from cofuse.learning.training import Course
-
-__all__ = ["train"]
 
 _CARD = "card.json"
 
@@ -79,9 +78,8 @@ def train(
     from cofuse import __version__
     from cofuse.learning.training import PARTS, CourseSettings
     from cofuse.learning.training import train as trained
-    from cofuse.model.devices import DEVICES, resolve_device
     from cofuse.model.network import Networks
-    from cofuse.model.runtime import model_folder
+    from cofuse.model.runtime import DEVICES, model_folder, resolve_device
     from cofuse.model.saving import read_networks, write_networks
 
     check("part", part, f"one of {', '.join(PARTS)}", PARTS.__contains__)

@@ -1,14 +1,11 @@
 """Depth from focus: where along the stack each place is sharpest, and how to look at it.
 
 The pixels pass `curves` (how sharp every place is in every frame), `estimation` (the peak of that
-curve), `filling` (places without one) and come out as a `Depth`; `colours` and `point_cloud`
-show it.
+curve), `filling` (places without one) and come out as a `Depth`; `maps` shows it.
 """
 
-from cofuse.depth.colours import depth_colours, depth_preview
 from cofuse.depth.estimation import estimate_depth
-from cofuse.depth.maps import Depth, depth_picture
-from cofuse.depth.point_cloud import ply_chunks
+from cofuse.depth.maps import Depth, depth_colours, depth_picture, depth_preview, ply_chunks
 
 __all__ = [
     "Depth",

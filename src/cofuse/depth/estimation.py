@@ -9,17 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cofuse.arguments import check, check_callback, check_number
-from cofuse.depth.curves import FocusCurve, Peaks, band_energies, noise_energies
-from cofuse.depth.filling import enlarge, enlarge_along, fill, spread
+from cofuse.depth.curves import NOISE_ENERGIES, FocusCurve, Peaks, band_energies
+from cofuse.depth.filling import Levels, enlarge, enlarge_along, fill, spread
 from cofuse.depth.maps import Depth
 from cofuse.errors import CofuseError
 from cofuse.images import Pixels, Stack, luminance
 from cofuse.progress import Progress, ProgressCallback, silent
 from cofuse.sensor import noise_level
-
-__all__ = ["estimate_depth", "small_luminance"]
-
-Levels = NDArray[np.float32]
 
 #: Pixels above which a picture is made smaller before its depth is looked for.
 _MOST_PIXELS = 8_000_000
@@ -38,8 +34,9 @@ _MANY, _POINTS = 24, 12
 _RIM = 1 / 40
 #: Part of the stack that counts as a step of depth, not as a slope.
 _STEP = 0.03
-#: Share of the frames, and number at least, by which the peak may be off the frame chosen.
-_NEAR, _NEAR_AT_LEAST = 0.05, 1
+#: Share of the frames by which the peak may be off the frame chosen, by one at least; and the
+#: confidence below which none was chosen.
+_NEAR, _NO_CHOICE = 0.05, 0.1
 
 
 def estimate_depth(
@@ -75,11 +72,6 @@ def estimate_depth(
         Pictures with more pixels are made smaller, by a power of two.
     progress
         Called after every frame.
-
-    Returns
-    -------
-    Depth
-        Position, confidence and evidence of every pixel.
     """
     stack = Stack.of(stack)
     if z_step is not None:
@@ -94,30 +86,28 @@ def estimate_depth(
     scale = 1
     while shape[0] * shape[1] > most_pixels * scale * scale:
         scale *= 2
-    chosen = _chosen_frames(source_map, source_confidence, scale)
-    depth = _small_depth(stack, scale, chosen, progress)
-    size = shape[0], shape[1]
-    position = depth.position
+    chosen = None
+    if source_map is not None:
+        chosen = source_map[::scale, ::scale].astype(np.int32)
+        if source_confidence is not None:
+            chosen[source_confidence[::scale, ::scale] < _NO_CHOICE] = -1
+    position, confidence, evidence = _small_maps(stack, scale, chosen, progress)
     if scale > 1 and picture is not None:
         position = enlarge_along(position, small_luminance(stack, picture, 1))
-    return Depth(
-        position=enlarge(position, size),
-        confidence=enlarge(depth.confidence, size),
-        evidence=enlarge(depth.evidence, size),
-        frames=len(stack),
-        z_step=z_step,
+    position, confidence, evidence = (
+        enlarge(plane, shape) for plane in (position, confidence, evidence)
     )
+    return Depth(position, confidence, evidence, len(stack), z_step)
 
 
-def _small_depth(
+def _small_maps(
     stack: Stack, scale: int, chosen: NDArray[np.int32] | None, progress: ProgressCallback
-) -> Depth:
-    """Find the depth of frames made ``scale`` times smaller; the maps are as small.
+) -> tuple[Levels, Levels, Levels]:
+    """Find position, confidence and evidence in frames made ``scale`` times smaller.
 
     ``chosen`` are frames near which the peak is looked for, -1 where anywhere.
     """
-    near = max(_NEAR_AT_LEAST, round(_NEAR * len(stack)))
-    points = _POINTS if len(stack) >= _MANY else None
+    near = max(1, round(_NEAR * len(stack)))
     curves: list[list[FocusCurve]] = []
     noise: list[float] = []
     guide = np.zeros(0, np.float32)
@@ -125,7 +115,7 @@ def _small_depth(
         grey, level = _prepare(stack, frame, scale)
         energies = band_energies(grey)
         if number == 0:
-            kinds = [None] if points is None else [points, None]
+            kinds = [_POINTS, None] if len(stack) >= _MANY else [None]
             curves = [[FocusCurve(e.shape, len(stack), kind) for kind in kinds] for e in energies]
             guide = np.zeros_like(grey)
         for fineness, energy in enumerate(energies):
@@ -133,7 +123,7 @@ def _small_depth(
             if chosen is not None:
                 there = chosen[:: 2**fineness, :: 2**fineness]
                 allowed = (there < 0) | (np.abs(there - number) <= near)
-            energy -= np.float32(level**2 * noise_energies()[fineness][0])
+            energy -= level**2 * NOISE_ENERGIES[fineness][0]
             for curve in curves[fineness]:
                 better = curve.offer(number, energy, allowed)
                 if fineness == 0 and better is not None:
@@ -142,13 +132,11 @@ def _small_depth(
         progress(Progress("depth", number + 1, len(stack)))
     variance = float(np.mean(np.square(noise)))
     position, confidence, evidence = _join(curves, variance)
-    middle = np.float32((len(stack) - 1) / 2.0)
-    position = np.where(confidence > 0, position, middle).astype(np.float32, copy=False)
+    position[confidence <= 0] = (len(stack) - 1) / 2.0
     step = max(1.0, _STEP * len(stack))
     confidence *= _company(position, confidence, step)
     position = fill(position, confidence, guide, noise=variance**0.5, step=step)
-    position = np.clip(position, 0.0, np.float32(len(stack) - 1))
-    return Depth(position, confidence, evidence, len(stack))
+    return np.clip(position, 0.0, len(stack) - 1.0), confidence, evidence
 
 
 def _company(position: Levels, confidence: Levels, step: float) -> Levels:
@@ -159,12 +147,12 @@ def _company(position: Levels, confidence: Levels, step: float) -> Levels:
     of two along the rim, is too much.
     """
     filled = spread(position, confidence**2)
-    alone = np.abs(position - _median_around(filled, 2)) * np.float32(2.0 / step)
+    alone = np.abs(position - _median_around(filled, 2)) * (2.0 / step)
     rim = round(_RIM * max(position.shape))
     if rim:
         farther = np.abs(position - _median_around(filled, max(rim // 3, 2)))
         farther[rim:-rim, rim:-rim] = 0.0
-        alone = np.maximum(alone, farther * np.float32(0.5 / step))
+        alone = np.maximum(alone, farther * (0.5 / step))
     return np.asarray(np.exp(-alone * alone), np.float32)
 
 
@@ -173,7 +161,7 @@ def _median_around(plane: Levels, step: int) -> Levels:
     import cv2
 
     few = cv2.medianBlur(np.ascontiguousarray(plane[::step, ::step]), 5)
-    return enlarge(np.asarray(few, np.float32), (plane.shape[0], plane.shape[1]))
+    return enlarge(np.asarray(few, np.float32), plane.shape)
 
 
 def _prepare(stack: Stack, frame: Pixels, scale: int) -> tuple[Levels, float]:
@@ -183,7 +171,7 @@ def _prepare(stack: Stack, frame: Pixels, scale: int) -> tuple[Levels, float]:
     if stack.dtype.kind == "u":
         variance += (255.0 / stack.white) ** 2 / 12.0
     factor = _MEAN / max(float(picture.mean()), 1e-6)
-    picture *= np.float32(factor)
+    picture *= factor
     return picture, max(variance**0.5 * factor, _LEAST_NOISE * _MEAN)
 
 
@@ -206,18 +194,6 @@ def small_luminance(stack: Stack, frame: Pixels, scale: int) -> Levels:
     return np.concatenate(bands)
 
 
-def _chosen_frames(
-    source_map: NDArray[np.unsignedinteger[Any]] | None, confidence: Levels | None, scale: int
-) -> NDArray[np.int32] | None:
-    """Return the frames chosen, made smaller as the frames are; −1 where there was no choice."""
-    if source_map is None:
-        return None
-    chosen = source_map[::scale, ::scale].astype(np.int32)
-    if confidence is not None:
-        chosen[confidence[::scale, ::scale] < 0.1] = -1
-    return chosen
-
-
 def _join(curves: list[list[FocusCurve]], variance: float) -> tuple[Levels, Levels, Levels]:
     """Join the scales' peaks: the finer one where it is clear, the coarser one elsewhere."""
     position = confidence = evidence = np.zeros((1, 1), np.float32)
@@ -225,23 +201,19 @@ def _join(curves: list[list[FocusCurve]], variance: float) -> tuple[Levels, Leve
     while curves:
         # The coarsest first; what has told all it knows makes room.
         kinds = curves.pop()
-        gain, error = noise_energies()[len(curves)]
+        gain, error = NOISE_ENERGIES[len(curves)]
         while kinds:
             curve = kinds.pop(0)
             peaks = Peaks(curve, noise=gain * variance, spread=error, coarser=found)
-            shape = curve.best.shape[0], curve.best.shape[1]
-            del curve
             found.append(peaks)
-            own = peaks.positions()
-            peaks.logs = ()
-            coarse = enlarge(confidence, shape)
+            shape = curve.best.shape
+            del curve
+            wide, coarse = enlarge(position, shape), enlarge(confidence, shape)
             # Squares let the clearer of two that disagree have nearly all the say.
             share = peaks.confidence**2
-            share /= share + (np.float32(_COARSE) * coarse) ** 2 + np.float32(1e-12)
-            wide = enlarge(position, shape)
-            own -= wide
-            own *= share
-            position = wide + own
+            share /= share + (_COARSE * coarse) ** 2 + 1e-12
+            position = wide + share * (peaks.positions() - wide)
+            peaks.logs = ()
             confidence = coarse + share * (peaks.confidence - coarse)
             evidence = np.maximum(enlarge(evidence, shape), peaks.evidence)
     return position, confidence, evidence

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = ["diffuse", "enlarge", "enlarge_along", "fill", "spread"]
 
 Levels = NDArray[np.float32]
 
@@ -34,8 +34,7 @@ def spread(values: Levels, weights: Levels) -> Levels:
     mixed = cv2.pyrDown(values * weights) / np.maximum(known, _TINY)
     means: Levels = np.where(known > _TINY, mixed, cv2.pyrDown(values)).astype(np.float32)
     # A few good values in a neighbourhood are enough to speak for it.
-    enough = np.asarray(np.minimum(known * 4.0, 1.0), np.float32)
-    coarse = spread(means, enough)
+    coarse = spread(means, np.minimum(known * 4.0, 1.0))
     wide = cv2.pyrUp(coarse, dstsize=values.shape[::-1])
     return np.asarray(weights * values + (1.0 - weights) * wide, np.float32)
 
@@ -53,13 +52,12 @@ def diffuse(
     steps = []
     for axis in (0, 1):
         rise = np.abs(np.diff(guide, axis=axis, prepend=np.take(guide, [0], axis=axis)))
-        rise = np.maximum(rise - np.float32(3.0 * noise), 0.0)
-        steps.append(1.0 + np.float32(reach / contrast) * rise)
+        steps.append(1.0 + reach / contrast * np.maximum(rise - 3.0 * noise, 0.0))
     for turn in range(_ROUNDS):
         sigma = reach * 3**0.5 * 2.0 ** (_ROUNDS - turn - 1) / (4.0**_ROUNDS - 1.0) ** 0.5
         for axis in (0, 1):
             lines = np.ascontiguousarray(np.moveaxis(planes, axis + 1, 0))
-            keep = np.exp(np.float32(-(2**0.5) / sigma) * np.moveaxis(steps[axis], axis, 0))
+            keep = np.exp(-(2**0.5) / sigma * np.moveaxis(steps[axis], axis, 0))
             for n in range(1, len(lines)):
                 lines[n] += keep[n] * (lines[n - 1] - lines[n])
             for n in range(len(lines) - 2, -1, -1):
@@ -77,32 +75,28 @@ def fill(values: Levels, confidence: Levels, guide: Levels, *, noise: float, ste
     import cv2
 
     contrast = 0.5 * float(guide.std()) + 1e-6
-    weights = np.asarray(confidence**2, np.float32)
-    afar = spread(values, weights)
-    total = weights + np.float32(_AFAR)
-    mixed = (weights * values + np.float32(_AFAR) * afar) / total
+    weights = confidence**2
+    total = weights + _AFAR
+    mixed = (weights * values + _AFAR * spread(values, weights)) / total
     reach = max(guide.shape) / 30.0
     surface = diffuse(mixed, total, guide, reach=reach, contrast=contrast, noise=noise)
-    settled = np.asarray(confidence * values + (1.0 - confidence) * surface, np.float32)
+    settled = confidence * values + (1.0 - confidence) * surface
+    reach = max(3.0, max(guide.shape) / 250.0)
     for _ in range(2):
-        settled = diffuse(
-            settled,
-            confidence + np.float32(0.1),
-            np.asarray(cv2.medianBlur(settled, 5)),
-            reach=max(3.0, max(guide.shape) / 250.0),
-            contrast=step,
-            noise=step / 30.0,
-        )
+        own = np.asarray(cv2.medianBlur(settled, 5), np.float32)
+        weights = confidence + np.float32(0.1)
+        settled = diffuse(settled, weights, own, reach=reach, contrast=step, noise=step / 30.0)
     return settled
 
 
-def enlarge(values: Levels, shape: tuple[int, int]) -> Levels:
-    """Stretch a plane that was made smaller to its picture's shape."""
+def enlarge(values: NDArray[Any], shape: tuple[int, ...], *, nearest: bool = False) -> NDArray[Any]:
+    """Stretch a plane that was made smaller to its picture's shape, bilinearly if not nearest."""
     import cv2
 
     if values.shape == shape:
         return values
-    return np.asarray(cv2.resize(values, shape[::-1], interpolation=cv2.INTER_LINEAR), np.float32)
+    how = cv2.INTER_NEAREST if nearest else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(values, (shape[1], shape[0]), interpolation=how))
 
 
 def enlarge_along(values: Levels, guide: Levels) -> Levels:
@@ -114,16 +108,16 @@ def enlarge_along(values: Levels, guide: Levels) -> Levels:
     import cv2
 
     small = np.asarray(cv2.resize(guide, values.shape[::-1], interpolation=cv2.INTER_AREA))
-    sharpness = np.float32(-0.5 / (0.1 * float(guide.std()) + 1e-6) ** 2)
-    across, share_x = _between(guide.shape[1], values.shape[1])
-    down, share_y = _between(guide.shape[0], values.shape[0])
+    sharpness = -0.5 / (0.1 * float(guide.std()) + 1e-6) ** 2
+    across = _neighbours(guide.shape[1], values.shape[1])
+    down = _neighbours(guide.shape[0], values.shape[0])
     result = np.empty(guide.shape, np.float32)
     for top in range(0, len(guide), _BAND):
         rows = np.s_[top : top + _BAND]
         total = np.zeros_like(guide[rows])
         mixed = np.zeros_like(total)
-        for row, near_y in zip(down, (1.0 - share_y, share_y), strict=True):
-            for column, near_x in zip(across, (1.0 - share_x, share_x), strict=True):
+        for row, near_y in down:
+            for column, near_x in across:
                 unlike = guide[rows] - small[row[rows]][:, column]
                 # A pixel that looks like none of the four takes the nearest ones.
                 weight = np.exp(sharpness * unlike * unlike) + np.float32(1e-3)
@@ -134,9 +128,9 @@ def enlarge_along(values: Levels, guide: Levels) -> Levels:
     return result
 
 
-def _between(large: int, small: int) -> tuple[tuple[NDArray[np.intp], NDArray[np.intp]], Levels]:
-    """For every place of a long line the two nearest of a short one, and the second one's share."""
+def _neighbours(large: int, small: int) -> tuple[tuple[NDArray[np.intp], Levels], ...]:
+    """The two nearest of a short line for every place of a long one, each with its share."""
     at = np.clip((np.arange(large) + 0.5) * (small / large) - 0.5, 0.0, small - 1.0)
     first = np.minimum(at.astype(np.intp), max(small - 2, 0))
-    second = np.minimum(first + 1, small - 1)
-    return (first, second), (at - first).astype(np.float32)
+    share = (at - first).astype(np.float32)
+    return (first, 1.0 - share), (np.minimum(first + 1, small - 1), share)

@@ -11,13 +11,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cofuse.errors import CofuseError
 from cofuse.files.sources import picture_files
-
-__all__ = ["Scene", "find_picture", "find_scenes", "gather_scene", "scene_names", "short_names"]
 
 _STACK, _TRUTH, _CLEAN = "stack", "truth", "clean"
 _NO_FRAMES = (_TRUTH, "source-map", "true-source-map")
@@ -25,18 +23,10 @@ _NO_FRAMES = (_TRUTH, "source-map", "true-source-map")
 
 @dataclass(frozen=True)
 class Scene:
-    """What fused pictures are held against, and these pictures.
+    """What fused pictures are held against, and these pictures, by method.
 
-    Attributes
-    ----------
-    name
-        Name of the scene; empty where there is only one.
-    sources, clean_sources
-        Its frames, and the same before noise was added; the latter empty if they are not known.
-    truth
-        The picture that is sharp everywhere and without noise, if it is known.
-    fused
-        The fused pictures by method.
+    ``name`` is empty where there is only one scene; ``clean_sources`` are the frames before noise
+    was added and ``truth`` the picture that is sharp everywhere, where they are known.
     """
 
     name: str
@@ -69,8 +59,8 @@ def gather_scene(
 ) -> Scene:
     """Put one scene together from files and folders.
 
-    Folders among the sources may be scene folders: what they hold as truth and clean frames is
-    taken, unless ``truth`` and ``clean_sources`` say otherwise.
+    What scene folders among the sources hold as truth and clean frames is taken, unless ``truth``
+    and ``clean_sources`` say otherwise.
     """
     frames: list[Path] = []
     truths, clean = [], list(picture_files(list(clean_sources)))
@@ -90,14 +80,10 @@ def gather_scene(
     if truth is None and len(truths) > 1:
         raise CofuseError(f"there are two truths, {truths[0]} and {truths[1]}; keep one")
     pictures = picture_files(list(fused))
-    names = short_names(pictures, [path.stem for path in pictures])
-    scene = Scene(
-        "",
-        tuple(frames),
-        tuple(clean),
-        truth or (truths[0] if truths else None),
-        dict(zip(names, pictures, strict=True)),
-    )
+    names = _short_names(pictures, [path.stem for path in pictures])
+    found = truth or (truths[0] if truths else None)
+    results = dict(zip(names, pictures, strict=True))
+    scene = Scene("", tuple(frames), tuple(clean), found, results)
     scene.check_files()
     return scene
 
@@ -108,18 +94,15 @@ def find_scenes(folder: Path, methods: Sequence[Path]) -> list[Scene]:
         if not path.is_dir():
             what = "is no folder" if path.exists() else "does not exist"
             raise CofuseError(f"{path} {what}; scenes and methods are given as folders")
-    names = short_names(methods, [path.resolve().name for path in methods])
+    names = _short_names(methods, [path.resolve().name for path in methods])
     places = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
     if not places:
         raise CofuseError(f"{folder} holds no folders; expected one a scene, with its frames")
     scenes = []
     for place in places:
-        found = gather_scene([place])
-        fused = {
-            name: find_picture(path, [place.name])
-            for name, path in zip(names, methods, strict=True)
-        }
-        scenes.append(Scene(place.name, found.sources, found.clean_sources, found.truth, fused))
+        results = [find_picture(path, [place.name]) for path in methods]
+        fused = dict(zip(names, results, strict=True))
+        scenes.append(replace(gather_scene([place]), name=place.name, fused=fused))
     for what, has in (
         ("a truth", [scene.truth is not None for scene in scenes]),
         ("clean frames", [bool(scene.clean_sources) for scene in scenes]),
@@ -168,7 +151,7 @@ def scene_names(given: Sequence[Path], frames: Sequence[Path]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name] or ["stack"]
 
 
-def short_names(paths: Sequence[Path], short: list[str]) -> list[str]:
+def _short_names(paths: Sequence[Path], short: list[str]) -> list[str]:
     """Use the short names unless two were the same; a path given twice is a mistake."""
     if len({path.resolve() for path in paths}) < len(paths):
         raise CofuseError("a picture or folder to score was given twice; name each once")

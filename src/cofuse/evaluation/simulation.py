@@ -7,6 +7,7 @@ focus. Laid over each other back to front, defocused outlines spread over their 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from importlib.resources import files
@@ -19,17 +20,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from cofuse.arguments import check, check_number, check_sigma
 from cofuse.errors import CofuseError
 from cofuse.images import Pixels, Stack, luminance
-from cofuse.images.white import white_of_type
-
-__all__ = [
-    "SAMPLE_NAMES",
-    "Simulation",
-    "add_noise",
-    "demo_simulation",
-    "disc_kernel",
-    "sample_picture",
-    "simulate_stack",
-]
+from cofuse.images.values import white_of_type
 
 #: The pictures that come with the package; where they are from stands in data/samples/README.md.
 SAMPLE_NAMES = ("astronaut", "chelsea", "coffee", "rocket", "yard")
@@ -161,23 +152,26 @@ def simulate_stack(
     return _photograph(pile, focus, max_radius, sigma, noise_seed, dtype)
 
 
-def add_noise(image: ArrayLike, sigma: float, *, seed: int, white: float | None = None) -> Pixels:
-    """Add white Gaussian noise of `sigma` grey levels; `white`, by default the dtype's, is 255."""
-    check_sigma(sigma)
-    check_number("seed", seed, 0, whole=True)
-    source = _one(image, "the picture", white)
-    if sigma == 0:
-        return source[0].copy()
-    noise = np.random.default_rng(seed).normal(0.0, sigma, source.shape)
-    return source.from_levels((source.to_levels(source[0]) + noise).astype(np.float32))
-
-
 def disc_kernel(radius: float) -> Floats:
     """Return a disc of sum 1, its rim one pixel soft; up to radius 0.5 it is a single pixel."""
     reach = max(int(np.ceil(radius - 0.5)), 0)
     steps = np.arange(-reach, reach + 1)
     kernel = np.minimum(np.maximum(radius + 0.5 - np.hypot(steps[:, None], steps), 0.0), 1.0)
     return np.asarray(kernel / kernel.sum())
+
+
+def wavy_disc(
+    y: NDArray[Any], x: NDArray[Any], radius: float, waves: Iterable[tuple[int, float, float]]
+) -> NDArray[Any]:
+    """Return the coverage of a disc about (0, 0), its rim one pixel soft, at rows y, columns x.
+
+    Waves (number around the disc, relative height, phase) bend its outline.
+    """
+    angle = np.arctan2(y[:, None], x)
+    outline = np.full_like(angle, radius)
+    for count, height, phase in waves:
+        outline *= 1.0 + height * np.cos(count * angle + phase)
+    return np.asarray(np.clip(outline - np.hypot(y[:, None], x) + 0.5, 0.0, 1.0))
 
 
 def sample_picture(name: str = "coffee") -> NDArray[np.uint8]:
@@ -286,13 +280,11 @@ def _nearest(focus: Floats, depth: Floats) -> NDArray[np.intp]:
 
 
 def _random_outline(size: tuple[int, ...], rng: np.random.Generator) -> Floats:
-    """Return the coverage of an object with a wavy outline, its rim one pixel soft."""
+    """Return the coverage of an object with a wavy outline at a random place."""
     y, x = (np.arange(side) - rng.uniform(0.15, 0.85) * side for side in size)
-    angle = np.arctan2(y[:, None], x)
-    radius = np.full(size, rng.uniform(0.12, 0.34) * min(size))
-    for waves in range(2, 7):
-        radius *= 1.0 + rng.uniform(-0.2, 0.2) * np.cos(waves * angle + rng.uniform(0, 2 * np.pi))
-    return np.asarray(np.clip(radius - np.hypot(y[:, None], x) + 0.5, 0.0, 1.0))
+    radius = rng.uniform(0.12, 0.34) * min(size)
+    waves = ((n, rng.uniform(-0.2, 0.2), rng.uniform(0, 2 * np.pi)) for n in range(2, 7))
+    return wavy_disc(y, x, radius, waves)
 
 
 def _resize(image: NDArray[Any], size: tuple[int, ...]) -> Floats:
@@ -303,10 +295,9 @@ def _resize(image: NDArray[Any], size: tuple[int, ...]) -> Floats:
     return np.asarray(cv2.resize(image, size[::-1], interpolation=method), np.float64)
 
 
-def _one(picture: ArrayLike, name: str, white: float | None = None) -> Stack:
+def _one(picture: ArrayLike, name: str) -> Stack:
     """Make a stack of one picture; its white is that of its dtype, not what it happens to show."""
-    if white is None and np.asarray(picture).dtype == np.uint16:
-        white = white_of_type(np.uint16)
+    white = white_of_type(np.uint16) if np.asarray(picture).dtype == np.uint16 else None
     return Stack.from_arrays([picture], white=white, names=[name])
 
 

@@ -8,14 +8,20 @@ from cofuse.files.reading import (
     read_metadata,
     read_stack,
 )
-from cofuse.files.reports import check_report, plain, write_json
 from cofuse.files.sources import picture_files
-from cofuse.files.writing import check_output, write_image, written_whole
+from cofuse.files.writing import (
+    check_destination,
+    check_output,
+    plain,
+    write_image,
+    write_json,
+    written_whole,
+)
 
 __all__ = [
     "Metadata",
+    "check_destination",
     "check_output",
-    "check_report",
     "picture_files",
     "plain",
     "read_alpha",

@@ -16,13 +16,10 @@ from typing import Any
 import numpy as np
 
 from cofuse.errors import CofuseError
-from cofuse.files.decoding import Picture, check_size, explained
-from cofuse.files.formats import RawMode
-from cofuse.files.jpeg import jpeg_metadata
+from cofuse.files.decoding import Picture, RawMode, check_size, explained, several_note
+from cofuse.files.formats import jpeg_metadata
 from cofuse.files.metadata import Metadata, tiff_metadata
 from cofuse.images import Pixels
-
-__all__ = ["heif_metadata", "inspect_heif", "inspect_raw", "raw_metadata", "white_balance"]
 
 #: Gamma of a screen (sRGB), and none.
 _GAMMA = {"display": (2.4, 12.92), "linear": (1.0, 1.0)}
@@ -30,13 +27,12 @@ _TURNED = (5, 6)  # of LibRaw's numbers for orientation those that exchange rows
 _HEIF_CHANNELS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}
 
 
-def inspect_raw(path: Path, *, balance: list[float] | None, mode: RawMode) -> list[Picture]:
+def inspect_raw(path: Path, *, balance: list[float] | None, mode: RawMode) -> Picture:
     """Read the header of a camera RAW file, to be developed with a white balance."""
     with _opened_raw(path) as raw:
-        sizes = raw.sizes
-        width, height = sizes.iwidth or sizes.width, sizes.iheight or sizes.height
-        colours = raw.num_colors
-    check_size(width, height, path)
+        sizes, colour = raw.sizes, raw.num_colors > 1
+    width, height = sizes.iwidth or sizes.width, sizes.iheight or sizes.height
+    check_size(path, width, height)
     if sizes.flip in _TURNED:
         width, height = height, width
 
@@ -53,8 +49,7 @@ def inspect_raw(path: Path, *, balance: list[float] | None, mode: RawMode) -> li
             )
         return pixels[..., 0].copy() if pixels.shape[2:] == (1,) else pixels
 
-    shape = (height, width) if colours == 1 else (height, width, 3)
-    return [Picture(str(path), shape, np.dtype(np.uint16), load)]
+    return Picture(str(path), width, height, colour, np.dtype(np.uint16), load)
 
 
 def raw_metadata(path: Path, mode: RawMode) -> Metadata:
@@ -74,15 +69,12 @@ def _raw_exif(path: Path) -> Metadata:
     if start in (b"II*\0", b"MM\0*"):
         found = tiff_metadata(path)
         return Metadata(exif=found.exif, xmp=found.xmp)
-    import rawpy
-
-    try:
-        with _opened_raw(path) as raw:
+    with _opened_raw(path) as raw:
+        try:
             preview = raw.extract_thumb()
-        is_jpeg = preview.format == rawpy.ThumbFormat.JPEG
-        return Metadata(exif=jpeg_metadata(io.BytesIO(preview.data)).exif if is_jpeg else None)
-    except (rawpy.LibRawError, ValueError):  # a file without a preview
-        return Metadata()
+            return Metadata(exif=jpeg_metadata(io.BytesIO(preview.data)).exif)
+        except Exception:  # a file without a preview, or with one that is no JPEG
+            return Metadata()
 
 
 def _opened_raw(path: Path) -> Any:
@@ -90,9 +82,7 @@ def _opened_raw(path: Path) -> Any:
     try:
         import rawpy
     except ImportError:
-        raise CofuseError(
-            f"{path} is camera RAW, and reading it needs an extra: pip install 'cofuse[raw]'"
-        ) from None
+        raise CofuseError(f"{path} is camera RAW; to read it: pip install 'cofuse[raw]'") from None
     raw = rawpy.RawPy()
     with explained(path):
         raw.open_file(str(path))
@@ -108,11 +98,11 @@ def white_balance(path: Path) -> list[float] | None:
     return [*balance[:3], balance[3] or balance[1]]
 
 
-def inspect_heif(path: Path) -> list[Picture]:
+def inspect_heif(path: Path) -> Picture:
     """Read the header of a HEIC file; of several pictures the primary one counts."""
     heif = _opened_heif(path)
-    (width, height), (mode, _, bits) = heif.size, heif.mode.partition(";")
-    check_size(width, height, path)
+    (width, height), (mode, _, bits), count = heif.size, heif.mode.partition(";"), len(heif)
+    check_size(path, width, height)
     if mode not in _HEIF_CHANNELS:
         raise CofuseError(f"{path} is a {heif.mode} picture; expected grey or RGB: convert it")
     channels = _HEIF_CHANNELS[mode]
@@ -123,18 +113,15 @@ def inspect_heif(path: Path) -> list[Picture]:
         pixels: Pixels = np.array(heif)
         return pixels.reshape(height, width, channels) if channels > 1 else pixels
 
-    shape = (height, width) if channels < 3 else (height, width, 3)
     dtype = np.dtype(np.uint16 if bits else np.uint8)
-    count = len(heif)
-    left_out = f"holds {count} pictures, of which the primary one is read" if count > 1 else ""
-    return [Picture(str(path), shape, dtype, load, mode.endswith("A"), left_out)]
+    note, alpha = several_note(count, which="primary one"), mode.endswith("A")
+    return Picture(str(path), width, height, channels > 2, dtype, load, alpha, note)
 
 
 def heif_metadata(path: Path) -> Metadata:
     """Collect the metadata of a HEIC file."""
     info = _opened_heif(path).info
-    exif = info.get("exif") or None
-    return Metadata(info.get("icc_profile") or None, exif, info.get("xmp") or None)
+    return Metadata(*(info.get(name) or None for name in ("icc_profile", "exif", "xmp")))
 
 
 def _opened_heif(path: Path) -> Any:
@@ -142,7 +129,5 @@ def _opened_heif(path: Path) -> Any:
     try:
         import pillow_heif
     except ImportError:
-        raise CofuseError(
-            f"{path} is a HEIC picture, and reading it needs an extra: pip install 'cofuse[raw]'"
-        ) from None
+        raise CofuseError(f"{path} is HEIC; to read it: pip install 'cofuse[raw]'") from None
     return pillow_heif.open_heif(path, convert_hdr_to_8bit=False)

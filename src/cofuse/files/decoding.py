@@ -1,87 +1,77 @@
 """Decoding one file to pixels: what all formats share.
 
-Each format has one ``inspect_*`` function that reads the header only and returns a `Picture`: the
-declared shape and dtype, and a way to decode the pixels later.
+Each format has one ``inspect_*`` function that reads the header only and returns a `Picture`: what
+it declares, and a way to decode the pixels later.
 """
 
 from __future__ import annotations
 
 import logging
-import struct
+import math
+import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
 from cofuse.errors import CofuseError
 from cofuse.files import exif
 from cofuse.images import Pixels
+from cofuse.images.values import describe, white_of_type
 
-__all__ = [
-    "DTYPES",
-    "MAX_PIXELS",
-    "Picture",
-    "animation_note",
-    "check_packing",
-    "check_size",
-    "describe",
-    "explained",
-    "orientation_of",
-    "oriented_shape",
-]
+#: How camera RAW is developed.
+RawMode = Literal["display", "linear"]
 
-#: The types of value a picture may have.
-DTYPES = tuple(np.dtype(kind) for kind in ("uint8", "uint16", "float32", "float64"))
+#: What to do with a JPEG file whose packed pixels are damaged.
+OnDamage = Literal["refuse", "warn"]
 
 #: A header that declares more pixels is taken for a decompression bomb.
-MAX_PIXELS = 1_000_000_000
+_MOST_PIXELS = 1_000_000_000
 
 # Without a handler Python would print the codecs' log messages on stderr, beside the one line of
 # our error. An application that sets up logging still gets them.
-_NOWHERE = logging.NullHandler()
 for _codec in ("PIL", "imagecodecs", "tifffile"):
-    logging.getLogger(_codec).addHandler(_NOWHERE)
+    logging.getLogger(_codec).addHandler(logging.NullHandler())
+
+#: Pillow warns about odd metadata; Python's warning filters are one global list, not one a thread.
+warnings_lock = threading.Lock()
+
+#: What to convert a Pillow mode into; modes that are not here are refused.
+_PILLOW_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBA": "RGBA"}
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One picture of a file, as its header declares it.
+    """One picture of a file, as its header declares it."""
 
-    Attributes
-    ----------
-    label
-        The file, and the page where it has several: for messages.
-    shape, dtype
-        What `decode` will give: without alpha, upright.
-    load
-        Opens the file anew and decodes the stored pixels, alpha as the last channel if any.
-    alpha
-        Whether the header declares transparency.
-    left_out
-        What in the file is not read, in words that follow the label; may be empty.
-    white
-        The largest value in use, where the header says it.
-    orientation
-        How stored rows and columns are turned, 1-8 as EXIF counts.
-    """
-
-    label: str
-    shape: tuple[int, ...]
+    label: str  # the file, and the page where it has several: for messages
+    width: int  # of the stored pixels
+    height: int
+    colour: bool  # RGB, or else grey
     dtype: np.dtype[Any]
-    load: Callable[[], Pixels]
-    alpha: bool = False
-    left_out: str = ""
-    white: float | None = None
-    orientation: int = 1
+    load: Callable[[], Pixels]  # decodes the stored pixels, alpha as the last channel if any
+    alpha: bool = False  # whether the header declares transparency
+    left_out: str = ""  # what in the file is not read, in words that follow the label
+    white: float | None = None  # the largest value in use, where the header says it
+    orientation: int = 1  # how stored rows and columns are turned, 1-8 as EXIF counts
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of what `decode` will give: without alpha, upright."""
+        size = (self.height, self.width)
+        size = size[::-1] if self.orientation > 4 else size
+        return (*size, 3) if self.colour else size
 
     def decode(self) -> Pixels:
         """Decode the pixels without alpha."""
         pixels = self._decode()
-        if len(self.shape) == 2:
-            return np.ascontiguousarray(pixels[..., 0]) if pixels.ndim == 3 else pixels
-        return np.ascontiguousarray(pixels[..., :3])
+        if pixels.ndim == 3:
+            pixels = pixels[..., :3] if self.colour else pixels[..., 0]
+        return np.ascontiguousarray(pixels)
 
     def decode_alpha(self) -> Pixels | None:
         """Decode alpha, shape (H, W); None if all pixels are opaque."""
@@ -89,8 +79,7 @@ class Picture:
             return None
         pixels = self._decode()
         alpha = pixels[..., -1]
-        opaque = np.iinfo(self.dtype).max if self.dtype.kind == "u" else 1.0
-        if pixels.shape == self.shape or (alpha == opaque).all():
+        if pixels.shape == self.shape or (alpha == white_of_type(self.dtype)).all():
             return None
         return np.ascontiguousarray(alpha)
 
@@ -102,71 +91,9 @@ class Picture:
         if self.alpha and pixels.ndim == 3 and shape[2] in (2, 4):
             shape = shape[:2] if shape[2] == 2 else (*shape[:2], 3)
         if shape != self.shape or pixels.dtype != self.dtype:
-            raise CofuseError(
-                f"{self.label} is {describe(shape, pixels.dtype)} but its header says "
-                f"{describe(self.shape, self.dtype)}; the file is damaged, export it again"
-            )
+            found, declared = describe(shape, pixels.dtype), describe(self.shape, self.dtype)
+            raise damaged(self.label, f"is {found} but its header says {declared}")
         return pixels
-
-
-def describe(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
-    """Describe size, colour and dtype of a picture in words."""
-    return f"{shape[1]}x{shape[0]} {'RGB' if len(shape) == 3 else 'grey'} {dtype}"
-
-
-def animation_note(frames: int) -> str:
-    """Say what is left out of an animation, for `Picture.left_out`."""
-    return f"is an animation of {frames} pictures, of which the first is read" if frames > 1 else ""
-
-
-@contextmanager
-def explained(label: object) -> Iterator[None]:
-    """Turn whatever a codec raises into one line that names the file."""
-    try:
-        yield
-    except (CofuseError, Warning):
-        raise
-    except MemoryError as error:
-        raise CofuseError(f"{label} does not fit into memory; make it smaller") from error
-    except Exception as error:  # on damaged files codecs raise anything, even KeyError
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise CofuseError(
-            f"{label} cannot be decoded ({reason}); the file is damaged, copy or export it again"
-        ) from error
-
-
-def check_size(width: int, height: int, label: object) -> None:
-    """Refuse pictures without pixels, and decompression bombs, before anything is allocated."""
-    if width < 1 or height < 1:
-        raise CofuseError(f"{label} declares {width}x{height} pixels; the file is damaged")
-    if width * height > MAX_PIXELS:
-        raise CofuseError(
-            f"{label} declares {width}x{height} pixels, more than the {MAX_PIXELS // 10**6} "
-            "megapixels cofuse reads; crop or split the picture"
-        )
-
-
-def check_packing(
-    width: int, height: int, bits: float, stored: int, ratio: float, label: object
-) -> None:
-    """Refuse a header that declares more than its file can hold, before anything is allocated.
-
-    Parameters
-    ----------
-    width, height, bits
-        The declared size, and bits a pixel.
-    stored
-        Bytes the file has for them.
-    ratio
-        The most bytes that one stored byte can stand for.
-    label
-        The file, for the message.
-    """
-    if width * height * bits / 8 > stored * ratio + 2**16:
-        raise CofuseError(
-            f"{label} cannot be decoded ({width}x{height} pixels do not come out of {stored} "
-            "bytes); the file is truncated or damaged, copy or export it again"
-        )
 
 
 def _upright(pixels: Pixels, orientation: int) -> Pixels:
@@ -180,16 +107,93 @@ def _upright(pixels: Pixels, orientation: int) -> Pixels:
     return np.ascontiguousarray(pixels)
 
 
-def oriented_shape(width: int, height: int, colour: bool, orientation: int) -> tuple[int, ...]:
-    """Return the array shape of a picture once it is turned upright."""
-    size = (width, height) if orientation in (5, 6, 7, 8) else (height, width)
-    return (*size, 3) if colour else size
-
-
 def orientation_of(block: bytes | None) -> int:
     """Return the orientation of an EXIF block; 1, upright, where it holds no valid one."""
     try:
-        value = exif.parse_block(block).integer(exif.ORIENTATION)
-    except (ValueError, struct.error):  # damaged metadata is no reason to refuse whole pixels
+        value = exif.parse_block(block).number(exif.ORIENTATION) or 1
+    except ValueError:  # damaged metadata is no reason to refuse whole pixels
         return 1
-    return value if value is not None and 1 <= value <= 8 else 1
+    return int(value) if value in range(1, 9) else 1
+
+
+def several_note(count: int, words: str = "holds", which: str = "first") -> str:
+    """Say that a file has more pictures than the one that is read, for `Picture.left_out`."""
+    return f"{words} {count} pictures, of which the {which} is read" if count > 1 else ""
+
+
+def damaged(label: object, what: str) -> CofuseError:
+    """Return the error that a file cannot be read as it is."""
+    return CofuseError(f"{label} {what}; the file is damaged or truncated, copy or export it again")
+
+
+@contextmanager
+def explained(label: object) -> Iterator[None]:
+    """Turn whatever a codec raises into one line that names the file."""
+    try:
+        yield
+    except (CofuseError, Warning):
+        raise
+    except MemoryError as error:
+        raise CofuseError(f"{label} does not fit into memory; make it smaller") from error
+    except Exception as error:  # on damaged files codecs raise anything, even KeyError
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise damaged(label, f"cannot be decoded ({reason})") from error
+
+
+def check_size(
+    label: object, width: int, height: int, *, bits: int = 0, packed: int = 0, ratio: float = 1
+) -> None:
+    """Refuse what a header declares, before anything is allocated.
+
+    That is no pixels; a decompression bomb; or more than the file can hold, where a pixel has
+    ``bits``, there are so many ``packed`` bytes and each stands for at most ``ratio`` bytes.
+    """
+    size = f"{width}x{height} pixels"
+    if width < 1 or height < 1:
+        raise damaged(label, f"declares {size}")
+    if width * height > _MOST_PIXELS:
+        most = f"{_MOST_PIXELS // 10**6} megapixels"
+        raise CofuseError(f"{label} declares {size}, more than {most}; crop or split the picture")
+    if width * height * bits / 8 > packed * ratio + 2**16:
+        raise damaged(label, f"cannot be decoded ({size} do not come out of {packed} bytes)")
+
+
+@contextmanager
+def opened_with_pillow(file: Path | BinaryIO, plugin: Callable[[Any], Any]) -> Iterator[Any]:
+    """Open a file with one plugin of Pillow, without its warnings about odd metadata.
+
+    The plugin is called directly: ``Image.open`` would warn or refuse from 89 megapixels on, by
+    a limit that is one global variable for everyone in the process.
+    """
+    with warnings_lock, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        image = plugin(file)
+    with image:
+        yield image
+
+
+def inspect_with_pillow(path: Path, plugin: Callable[[Any], Any]) -> tuple[Picture, dict[str, Any]]:
+    """Read a header through a plugin of Pillow; returns what else it found as well."""
+    with opened_with_pillow(path, plugin) as image:
+        (width, height), mode, kind, info = image.size, image.mode, image.format, image.info
+        note = several_note(getattr(image, "n_frames", 1), "is an animation of")
+    # A JPEG block of 64 pixels takes more than a bit, run-length codes of BMP two bytes for up to
+    # 255 pixels. Of RGB the fewest bits are meant: JPEG may halve the colours.
+    bits, ratio = 8, {"JPEG": 2048.0, "BMP": 1024.0}.get(kind, math.inf)
+    if kind == "BMP" and mode in ("RGB", "RGBA"):
+        bits, ratio = 16, 1.0
+    check_size(path, width, height, bits=bits, packed=path.stat().st_size, ratio=ratio)
+    if mode not in _PILLOW_MODES:
+        raise CofuseError(f"{path} is a {mode} picture; convert it to RGB or grey first")
+    target = _PILLOW_MODES[mode]
+
+    def load() -> Pixels:
+        with opened_with_pillow(path, plugin) as image:
+            return np.array(image.convert(target))
+
+    colour, alpha, dtype = target != "L", target == "RGBA", np.dtype(np.uint8)
+    turned = orientation_of(info.get("exif"))
+    picture = Picture(
+        *(str(path), width, height, colour, dtype, load, alpha, note), orientation=turned
+    )
+    return picture, info

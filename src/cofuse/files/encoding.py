@@ -13,28 +13,14 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from cofuse import __version__
-from cofuse.files.exif import (
-    EXIF_IFD,
-    GPS_IFD,
-    JPEG_EXIF,
-    SHORT,
-    SOFTWARE,
-    Directories,
-    Exif,
-    Field,
-    parse_block,
-)
-from cofuse.files.exif_layout import pack_directory, serialise
-from cofuse.files.jpeg import JPEG_XMP
-from cofuse.files.metadata import INCH_IN_METRES, Metadata
-from cofuse.files.ome import ome_description
-from cofuse.files.png import PNG_XMP
+from cofuse.files import exif
+from cofuse.files.exif import JPEG_EXIF, Field, parse_block, serialise
+from cofuse.files.formats import JPEG_XMP, PNG_XMP
+from cofuse.files.metadata import DESCRIPTION, ICC, INCH_IN_METRES, XMP, Metadata, ome_description
 from cofuse.images import Pixels
-from cofuse.images.threads import processors
+from cofuse.images.tiles import processors
 
-__all__ = ["FORMATS", "Content", "Format", "suffix_of"]
-
-_ICC, _XMP, _DESCRIPTION, _CHROMA_PLACE = 34675, 700, 270, 531
+_CHROMA_PLACE = 531
 _BYTES, _UNDEFINED = 1, 7
 
 #: Number and rows of the strips tried to choose the packing; relative size at which runs suffice.
@@ -46,16 +32,9 @@ _SEGMENT = 2**16 - 1 - 2
 
 @dataclass(frozen=True)
 class Content:
-    """What goes into a file.
+    """What goes into a file: the picture, its alpha if it is not opaque, and what is known of it.
 
-    Attributes
-    ----------
-    image, alpha
-        The picture, and its alpha if it is not opaque.
-    metadata
-        What `outgoing` says of it, if anything.
-    quality
-        From 1 to 100 for formats with loss, or None for their default.
+    ``quality`` is from 1 to 100 for formats with loss, or None for their default.
     """
 
     image: Pixels
@@ -65,9 +44,7 @@ class Content:
 
     def samples(self) -> Pixels:
         """Return colours and alpha in one array."""
-        if self.alpha is None:
-            return self.image
-        return np.dstack([self.image, self.alpha])
+        return self.image if self.alpha is None else np.dstack([self.image, self.alpha])
 
 
 @dataclass(frozen=True)
@@ -85,19 +62,17 @@ def suffix_of(path: Path) -> str:
     return next((s for s in (".ome.tif", ".ome.tiff") if name.endswith(s)), path.suffix.lower())
 
 
-def encode_png(file: BinaryIO, content: Content) -> None:
+def _encode_png(file: BinaryIO, content: Content) -> None:
     """Write PNG, 8 or 16 bits."""
     import imagecodecs
 
     samples = content.samples()
-    png = imagecodecs.png_encode(samples, **_packing(samples))
-    if content.metadata is None:
-        file.write(png)
-        return
+    png = imagecodecs.png_encode(samples, **_png_packing(samples))
     # Behind the header, as the profile must come before pixels; a view, to copy no pixels.
     behind_header = 8 + 25
     file.write(png[:behind_header])
-    file.writelines(_png_chunks(content.metadata))
+    if content.metadata is not None:
+        file.writelines(_png_chunks(content.metadata))
     file.write(memoryview(png)[behind_header:])
 
 
@@ -119,7 +94,7 @@ def _png_chunks(known: Metadata) -> Iterator[bytes]:
         yield chunk(b"iTXt", PNG_XMP + b"\0\0\0\0\0" + known.xmp)
 
 
-def _packing(samples: Pixels) -> dict[str, int]:
+def _png_packing(samples: Pixels) -> dict[str, int]:
     """Choose how PNG packs a picture, by trying some of its rows.
 
     PNG's filters leave noise of most pictures: looking for runs alone takes a fifth of the time
@@ -136,17 +111,17 @@ def _packing(samples: Pixels) -> dict[str, int]:
     return runs if sizes[0] <= _NO_LARGER * sizes[1] else matches
 
 
-def encode_jpeg(file: BinaryIO, content: Content) -> None:
+def _encode_jpeg(file: BinaryIO, content: Content) -> None:
     """Write JPEG, 4:4:4."""
     from PIL import Image
 
     options: dict[str, Any] = {}
     if known := content.metadata:
-        exif = parse_block(known.exif)
+        found = parse_block(known.exif)
         # Only JPEG says where colours lie among the pixels: centred.
-        place = Field(SHORT, struct.pack(exif.order + "H", 1))
-        exif = replace(exif, image=exif.image | {_CHROMA_PLACE: place})
-        block = serialise(exif, most=_SEGMENT - len(JPEG_EXIF))
+        place = Field(exif.SHORT, struct.pack(found.order + "H", 1))
+        found = replace(found, image=found.image | {_CHROMA_PLACE: place})
+        block = serialise(found, most=_SEGMENT - len(JPEG_EXIF))
         if block is None:
             warnings.warn("the EXIF block is too large for this format; left out", stacklevel=3)
         else:
@@ -164,25 +139,22 @@ def encode_jpeg(file: BinaryIO, content: Content) -> None:
     Image.fromarray(content.image).save(file, "JPEG", quality=quality, subsampling=0, **options)
 
 
-def encode_webp(file: BinaryIO, content: Content) -> None:
+def _encode_webp(file: BinaryIO, content: Content) -> None:
     """Write WebP, without loss unless a quality is asked for."""
     from PIL import Image
 
-    options: dict[str, Any] = {"lossless": True}
-    if content.quality is not None:
-        options = {"quality": content.quality}
+    lossless = content.quality is None
+    options: dict[str, Any] = {"lossless": True} if lossless else {"quality": content.quality}
     if known := content.metadata:
         named = {"exif": known.exif, "icc_profile": known.icc, "xmp": known.xmp}
         options |= {name: block for name, block in named.items() if block}
-    image, alpha = content.image, content.alpha
-    if alpha is not None and image.ndim == 2:  # WebP knows no grey
-        image = np.dstack([image] * 3)
-    samples = Content(image, alpha).samples()
+    if content.alpha is not None and content.image.ndim == 2:  # WebP knows no grey
+        content = replace(content, image=np.dstack([content.image] * 3))
     # Exact: colours are kept where they are transparent.
-    Image.fromarray(samples).save(file, "WEBP", exact=True, **options)
+    Image.fromarray(content.samples()).save(file, "WEBP", exact=True, **options)
 
 
-def encode_bmp(file: BinaryIO, content: Content) -> None:
+def _encode_bmp(file: BinaryIO, content: Content) -> None:
     """Write BMP; of metadata it holds the resolution only."""
     from PIL import Image
 
@@ -191,20 +163,13 @@ def encode_bmp(file: BinaryIO, content: Content) -> None:
     Image.fromarray(content.image).save(file, "BMP", **options)
 
 
-def encode_ome(file: BinaryIO, content: Content) -> None:
+def _encode_ome(file: BinaryIO, content: Content) -> None:
     """Write TIFF with a description in OME-XML."""
-    known = content.metadata
-    description = ome_description(
-        content.image.dtype,
-        content.image.shape,
-        alpha=content.alpha is not None,
-        pixel_size=known.pixel_size if known else None,
-        white=known.white if known else None,
-    )
-    encode_tiff(file, content, description)
+    alpha = content.alpha is not None
+    _encode_tiff(file, content, ome_description(content.image, alpha=alpha, known=content.metadata))
 
 
-def encode_tiff(file: BinaryIO, content: Content, description: bytes | None = None) -> None:
+def _encode_tiff(file: BinaryIO, content: Content, description: bytes | None = None) -> None:
     """Write TIFF, any depth, deflated, behind its EXIF block if it has one.
 
     tifffile writes the pixels, but no EXIF. The file starts with the EXIF block, with the maker's
@@ -217,9 +182,9 @@ def encode_tiff(file: BinaryIO, content: Content, description: bytes | None = No
     big = image.nbytes > 2**32 - 2**25
     start: dict[str, Any] = {"bigtiff": big}
     if known:
-        exif = parse_block(known.exif)
-        software = {SOFTWARE: exif.image[SOFTWARE]}
-        file.write(serialise(replace(exif, image=software), big=big) or b"")
+        found = parse_block(known.exif)
+        software = {exif.SOFTWARE: found.image[exif.SOFTWARE]}
+        file.write(serialise(replace(found, image=software), big=big) or b"")
         file.seek(0)
         start = {"append": True}
     with tifffile.TiffWriter(file, **start) as tif:
@@ -237,53 +202,34 @@ def encode_tiff(file: BinaryIO, content: Content, description: bytes | None = No
             metadata=None,
             maxworkers=processors(),
         )
-    if known:
-        _join(file, exif, known, big, keep_description=description is not None)
-
-
-def _join(
-    file: BinaryIO, exif: Exif, known: Metadata, big: bool, *, keep_description: bool
-) -> None:
-    """Join the fields of the EXIF block and of the picture behind it in one directory."""
-    order = exif.order
-    directories = Directories(file)
-    block = directories.read(directories.first).fields
-    page = directories.read(directories.after(directories.first)).fields
-    fields = page | exif.image
-    fields |= {tag: block[tag] for tag in (EXIF_IFD, GPS_IFD) if tag in block}
-    if keep_description:
-        fields[_DESCRIPTION] = page[_DESCRIPTION]
+    if not known:
+        return
+    directories = exif.Directories(file)
+    block = directories.read(directories.first)
+    page = directories.read(directories.after(directories.first))
+    fields = page | found.image
+    fields |= {tag: block[tag] for tag in (exif.EXIF_IFD, exif.GPS_IFD) if tag in block}
+    if description is not None:
+        fields[DESCRIPTION] = page[DESCRIPTION]
     if known.icc:
-        fields[_ICC] = Field(_UNDEFINED, known.icc)
+        fields[ICC] = Field(_UNDEFINED, known.icc)
     if known.xmp:
-        fields[_XMP] = Field(_BYTES, known.xmp)
-
-    def place(count: int) -> int:
-        end = file.seek(0, 2)
-        start = end + end % 2
-        file.write(bytes(end % 2 + count))
-        return start
-
-    directory, values = pack_directory(fields, order, big, place)
-    values[here := place(len(directory))] = directory
-    values[8 if big else 4] = struct.pack(order + ("Q" if big else "I"), here)
-    for offset, data in values.items():
-        file.seek(offset)
-        file.write(data)
+        fields[XMP] = Field(_BYTES, known.xmp)
+    directories.begin_with(directories.add(fields))
 
 
 _DEPTHS = ("uint8", "uint16", "float32", "float64")
-_TIFF, _OME = Format(_DEPTHS, encode_tiff, True), Format(_DEPTHS, encode_ome, True)
+_TIFF, _OME = Format(_DEPTHS, _encode_tiff, True), Format(_DEPTHS, _encode_ome, True)
 
 #: Formats by suffix.
 FORMATS = {
-    ".png": Format(("uint8", "uint16"), encode_png, True),
+    ".png": Format(("uint8", "uint16"), _encode_png, True),
     ".tif": _TIFF,
     ".tiff": _TIFF,
-    ".jpg": Format(("uint8",), encode_jpeg),
-    ".jpeg": Format(("uint8",), encode_jpeg),
-    ".webp": Format(("uint8",), encode_webp, True),
-    ".bmp": Format(("uint8",), encode_bmp),
+    ".jpg": Format(("uint8",), _encode_jpeg),
+    ".jpeg": Format(("uint8",), _encode_jpeg),
+    ".webp": Format(("uint8",), _encode_webp, True),
+    ".bmp": Format(("uint8",), _encode_bmp),
     ".ome.tif": _OME,
     ".ome.tiff": _OME,
 }

@@ -1,7 +1,8 @@
-"""EXIF: a block read into its fields, and changed where the picture changed.
+"""EXIF: a block read into its fields, changed where the picture changed, and laid out again.
 
 A block is a small TIFF file. Values are kept as the bytes they are stored in, so that what is not
-understood passes through whole.
+understood passes through whole. Many makers store offsets in their note that count from the start
+of the block, so the note stays at its offset, and everything else is placed around it.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ import struct
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import BinaryIO
-
-__all__ = ["Directories", "Exif", "Field", "Fields", "parse_block", "parse_exif", "updated"]
 
 #: What a JPEG file puts before the block.
 JPEG_EXIF = b"Exif\0\0"
@@ -42,19 +41,17 @@ _STALE = {0x9102, 0x9290, 0x9010, 0xEA1C, 0xEA1D}
 _MOST_FIELDS = 1000
 _LARGEST_FIELD = 16 * 2**20
 _LARGEST_BLOCK = 32 * 2**20
+#: A maker's note farther off came from a RAW file; to keep it there would leave a useless gap.
+_FARTHEST_NOTE = 2**16
 
 
 @dataclass(frozen=True)
 class Field:
-    """One value: its TIFF type, and its bytes in the order of the block."""
+    """One value: its TIFF type, its bytes in the order of the block, the offset it was read at."""
 
     kind: int
     data: bytes
-
-    @property
-    def count(self) -> int:
-        """How many values there are."""
-        return len(self.data) // _SIZES[self.kind]
+    at: int = 0
 
 
 Fields = dict[int, Field]
@@ -62,99 +59,57 @@ Fields = dict[int, Field]
 
 @dataclass(frozen=True)
 class Exif:
-    """The directories of a block that stay true when the pixels change; not the thumbnail's.
+    """The directories of a block that stay true when the pixels change; not the thumbnail's."""
 
-    Attributes
-    ----------
-    order
-        ``"<"`` or ``">"``, as `struct` writes byte order.
-    image, photo, gps, interop
-        The fields by tag: first directory, EXIF, GPS and interoperability directory.
-    note_offset
-        Offset of the maker's note in the block.
-    """
-
-    order: str = "<"
-    image: Fields = field(default_factory=dict)
-    photo: Fields = field(default_factory=dict)
+    order: str = "<"  # byte order, as `struct` writes it
+    image: Fields = field(default_factory=dict)  # first directory, by tag
+    photo: Fields = field(default_factory=dict)  # what EXIF adds
     gps: Fields = field(default_factory=dict)
     interop: Fields = field(default_factory=dict)
-    note_offset: int | None = None
 
-    def integer(self, tag: int) -> int | None:
-        """Return the first value of a whole number in the first directory."""
+    def number(self, tag: int) -> float | None:
+        """Return the first value of a number in the first directory, if it is one."""
         found = self.image.get(tag)
-        letter = {1: "B", SHORT: "H", LONG: "I"}.get(found.kind) if found else None
-        if not found or letter is None or not found.data:
+        form = {1: "B", SHORT: "H", LONG: "I", RATIONAL: "II"}.get(found.kind) if found else None
+        if not found or not form:
             return None
-        return int(struct.unpack_from(self.order + letter, found.data)[0])
-
-    def rational(self, tag: int) -> float | None:
-        """Return the first value of a fraction in the first directory."""
-        found = self.image.get(tag)
-        if not found or found.kind != RATIONAL or len(found.data) < 8:
-            return None
-        above, below = struct.unpack_from(f"{self.order}II", found.data)
-        return above / below if below else None
+        value, *below = struct.unpack_from(self.order + form, found.data)
+        return float(value) if not below else value / below[0] if below[0] else None
 
     def dpi(self) -> tuple[float, float] | None:
         """Return the pixels an inch across and down, where a unit is given."""
-        x, y = self.rational(X_RESOLUTION), self.rational(Y_RESOLUTION)
-        unit = {2: 1.0, 3: 2.54}.get(self.integer(RESOLUTION_UNIT) or 2)
+        x, y = self.number(X_RESOLUTION), self.number(Y_RESOLUTION)
+        unit = {2: 1.0, 3: 2.54}.get(int(self.number(RESOLUTION_UNIT) or 2))
         return (x * unit, y * unit) if x and y and unit else None
 
 
-def parse_block(block: bytes | None, extra: frozenset[int] = frozenset()) -> Exif:
-    """Read an EXIF block, if there is one; see `parse_exif`."""
+def parse_block(block: bytes | BinaryIO | None, extra: frozenset[int] = frozenset()) -> Exif:
+    """Read an EXIF block if there is one, or a TIFF file.
+
+    Of its first directory descriptive and ``extra`` tags are read. Single damaged fields are left
+    out; without a first directory it is a `ValueError`.
+    """
     if block is None:
         return Exif()
-    return parse_exif(io.BytesIO(block.removeprefix(JPEG_EXIF)), extra)
-
-
-def parse_exif(file: BinaryIO, extra: frozenset[int] = frozenset()) -> Exif:
-    """Read the directories of an EXIF block, or of a whole TIFF file.
-
-    Parameters
-    ----------
-    file
-        Where the block, or the TIFF file, starts at 0.
-    extra
-        Tags of the first directory to read besides the descriptive ones.
-
-    Raises
-    ------
-    ValueError
-        There is no first directory. Single damaged fields are left out.
-    """
+    file = io.BytesIO(block.removeprefix(JPEG_EXIF)) if isinstance(block, bytes) else block
     directories = Directories(file)
-    image = directories.read(directories.first, _DESCRIPTIVE | {EXIF_IFD, GPS_IFD} | extra).fields
+    image = directories.read(directories.first, _DESCRIPTIVE | {EXIF_IFD, GPS_IFD} | extra)
     photo = directories.linked(image.pop(EXIF_IFD, None))
-    gps = directories.linked(image.pop(GPS_IFD, None)).fields
-    interop = directories.linked(photo.fields.pop(INTEROP_IFD, None)).fields
-    return Exif(directories.order, image, photo.fields, gps, interop, photo.note)
-
-
-@dataclass(frozen=True)
-class Directory:
-    """The fields of a directory, and the offset of the maker's note."""
-
-    fields: Fields
-    note: int | None = None
+    gps = directories.linked(image.pop(GPS_IFD, None))
+    interop = directories.linked(photo.pop(INTEROP_IFD, None))
+    return Exif(directories.order, image, photo, gps, interop)
 
 
 class Directories:
-    """Reads directories of a TIFF file, of which an EXIF block is one.
+    """Reads and writes directories of a TIFF file, of which an EXIF block is one.
 
-    Attributes
-    ----------
-    order, big
-        Byte order as `struct` writes it; whether offsets have 64 bits (BigTIFF).
-    first
-        Offset of the first directory.
+    ``first`` is the offset of the first one, ``big`` tells whether offsets have 64 bits (BigTIFF).
+    What is written comes at the end of the file, or before a ``hole`` behind it as long as it fits
+    there. A maker's note that was read where the hole begins fills it.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+    def __init__(self, file: BinaryIO, hole: range = range(0)) -> None:
+        self._file, self._hole = file, hole
         self._size = file.seek(0, 2)
         # Fields may overlap in a damaged file: the bytes they take together are bounded.
         self._left = _LARGEST_BLOCK
@@ -164,8 +119,12 @@ class Directories:
         if version not in (42, 43):
             raise ValueError("it does not start as a TIFF file does")
         self.big = version == 43
-        self._head, self._entry = (8, 20) if self.big else (2, 12)
-        self.first = self._offset(8 if self.big else 4)
+        self._word = struct.Struct(self.order + ("Q" if self.big else "I"))
+        self._head = struct.Struct(self.order + ("Q" if self.big else "H"))
+        self._entry = struct.Struct(f"{self.order}HH{self._word.format[-1]}{self._word.size}s")
+        self.first = self._integer(self._word.size, self._word)
+        self._low = _even(self._size)
+        self.end = max(self._low, _even(hole.stop))
 
     def _bytes(self, offset: int, count: int) -> bytes:
         if offset + count > self._size:
@@ -173,81 +132,106 @@ class Directories:
         self._file.seek(offset)
         return self._file.read(count)
 
-    def _offset(self, at: int) -> int:
-        word, size = ("Q", 8) if self.big else ("I", 4)
-        return int(struct.unpack(self.order + word, self._bytes(at, size))[0])
-
-    def _count(self, offset: int) -> int:
-        """Return the number of fields of the directory at an offset."""
-        letter = "Q" if self.big else "H"
-        return int(struct.unpack(self.order + letter, self._bytes(offset, self._head))[0])
+    def _integer(self, at: int, form: struct.Struct) -> int:
+        return int(form.unpack(self._bytes(at, form.size))[0])
 
     def after(self, offset: int) -> int:
         """Return the offset of the directory that follows the one at an offset; 0 if none does."""
-        return self._offset(offset + self._head + self._entry * self._count(offset))
+        count = self._integer(offset, self._head)
+        return self._integer(offset + self._head.size + self._entry.size * count, self._word)
 
-    def linked(self, link: Field | None) -> Directory:
+    def linked(self, link: Field | None) -> Fields:
         """Read the directory a field points to; an empty one where it points to none."""
         letter = {LONG: "I", 13: "I", LONG8: "Q", 18: "Q"}.get(link.kind) if link else None
-        if link is None or letter is None or not link.data:
-            return Directory({})
+        if link is None or letter is None:
+            return {}
         try:
             return self.read(struct.unpack_from(self.order + letter, link.data)[0])
         except ValueError:
-            return Directory({})
+            return {}
 
-    def read(self, offset: int, wanted: set[int] | None = None) -> Directory:
+    def read(self, offset: int, wanted: set[int] | None = None) -> Fields:
         """Read one directory, or the wanted tags of it, without fields that cannot be."""
-        order, head, entry = self.order, self._head, self._entry
-        inline, word = (8, "Q") if self.big else (4, "I")
-        count = self._count(offset)
-        if not 0 < count <= _MOST_FIELDS:
-            raise ValueError(f"a directory of {count} fields")
-        table = self._bytes(offset + head, count * entry)
+        total = self._integer(offset, self._head)
+        if not 0 < total <= _MOST_FIELDS:
+            raise ValueError(f"a directory of {total} fields")
+        table = self._bytes(offset + self._head.size, total * self._entry.size)
+        place, inline = offset + self._head.size - self._word.size, self._word.size
         fields: Fields = {}
-        note = None
-        for start in range(0, len(table), entry):
-            tag, kind, number = struct.unpack_from(f"{order}HH{word}", table, start)
-            if (wanted is not None and tag not in wanted) or kind not in _SIZES or not number:
+        for tag, kind, count, cell in self._entry.iter_unpack(table):
+            place += self._entry.size
+            if (wanted is not None and tag not in wanted) or kind not in _SIZES or not count:
                 continue
-            size, place = number * _SIZES[kind], offset + head + start + entry - inline
-            if size > inline:
-                (place,) = struct.unpack_from(order + word, table, start + entry - inline)
-            if size > min(_LARGEST_FIELD, self._left) or place + size > self._size:
-                continue
-            fields[tag] = Field(kind, self._bytes(place, size))
-            self._left -= size
-            note = place if tag == MAKER_NOTE else note
-        return Directory(fields, note)
+            size = count * _SIZES[kind]
+            at = place if size <= inline else self._word.unpack(cell)[0]
+            if size <= min(_LARGEST_FIELD, self._left) and at + size <= self._size:
+                fields[tag] = Field(kind, self._bytes(at, size), at)
+                self._left -= size
+        return fields
+
+    def reserve(self, size: int) -> int:
+        """Return the offset of free space of so many bytes."""
+        if self._low + size <= self._hole.start:
+            at, self._low = self._low, _even(self._low + size)
+        else:
+            at, self.end = self.end, _even(self.end + size)
+        return at
+
+    def room(self, count: int) -> int:
+        """Return the offset of free space for a directory of so many fields."""
+        return self.reserve(self._head.size + count * self._entry.size + self._word.size)
+
+    def link(self, target: int) -> Field:
+        """Return a field that points to an offset."""
+        return Field(LONG8 if self.big else LONG, self._word.pack(target))
+
+    def _write(self, offset: int, data: bytes) -> None:
+        self._file.seek(offset)
+        self._file.write(data)
+
+    def add(self, fields: Fields, at: int | None = None) -> int:
+        """Write a directory that is the last of its chain, and its values; return its offset."""
+        at = self.room(len(fields)) if at is None else at
+        table = self._head.pack(len(fields))
+        for tag, value in sorted(fields.items()):
+            cell = value.data
+            if len(cell) > self._word.size:
+                stays = tag == MAKER_NOTE and self._hole and value.at == self._hole.start
+                offset = value.at if stays else self.reserve(len(value.data))
+                self._write(offset, value.data)
+                cell = self._word.pack(offset)
+            count = len(value.data) // _SIZES[value.kind]
+            table += self._entry.pack(tag, value.kind, count, cell)
+        self._write(at, table + self._word.pack(0))
+        return at
+
+    def begin_with(self, offset: int) -> None:
+        """Make a directory the first one."""
+        self._write(self._word.size, self._word.pack(offset))
 
 
 def updated(
-    exif: Exif,
-    *,
-    width: int,
-    height: int,
-    software: str,
-    now: datetime,
-    dpi: tuple[float, float] | None,
+    exif: Exif, *, width: int, height: int, software: str, dpi: tuple[float, float] | None
 ) -> Exif:
     """Say what is true of the new picture: its size, upright, made by whom and when."""
-    order = exif.order
 
     def text(value: str) -> Field:
         return Field(ASCII, value.encode("ascii", "replace") + b"\0")
 
-    image = dict(exif.image)
-    image[ORIENTATION] = Field(SHORT, struct.pack(f"{order}H", 1))
-    image[SOFTWARE] = text(software)
-    image[DATE_TIME] = text(now.strftime("%Y:%m:%d %H:%M:%S"))
+    def number(kind: int, letters: str, *values: int) -> Field:
+        return Field(kind, struct.pack(exif.order + letters, *values))
+
+    image = exif.image | {
+        ORIENTATION: number(SHORT, "H", 1),
+        SOFTWARE: text(software),
+        DATE_TIME: text(datetime.now().strftime("%Y:%m:%d %H:%M:%S")),
+    }
     if dpi:
-        for tag, value in zip((X_RESOLUTION, Y_RESOLUTION), dpi, strict=True):
-            image[tag] = Field(RATIONAL, struct.pack(f"{order}II", *_fraction(value)))
-        image[RESOLUTION_UNIT] = Field(SHORT, struct.pack(f"{order}H", 2))
+        x, y = (number(RATIONAL, "II", *_fraction(value)) for value in dpi)
+        image |= {X_RESOLUTION: x, Y_RESOLUTION: y, RESOLUTION_UNIT: number(SHORT, "H", 2)}
     photo = {tag: value for tag, value in exif.photo.items() if tag not in _STALE}
     if photo:
-        for tag, size in ((0xA002, width), (0xA003, height)):
-            photo[tag] = Field(LONG, struct.pack(f"{order}I", size))
+        photo |= {0xA002: number(LONG, "I", width), 0xA003: number(LONG, "I", height)}
     return replace(exif, image=image, photo=photo)
 
 
@@ -255,3 +239,46 @@ def _fraction(value: float) -> tuple[int, int]:
     """Write a positive number as a fraction of two 32-bit integers."""
     below = 10 ** max(0, 6 - max(0, math.ceil(math.log10(value))))
     return min(round(value * below), 2**32 - 1), below
+
+
+def serialise(exif: Exif, *, big: bool = False, most: int | None = None) -> bytes | None:
+    """Lay out a block, a TIFF file without pixels, with the offsets of a BigTIFF file if ``big``.
+
+    To keep to ``most`` bytes the maker's note is moved, then left out. Returns None where that does
+    not suffice.
+    """
+    attempts = [exif.photo]
+    if note := exif.photo.get(MAKER_NOTE):
+        attempts.append(exif.photo | {MAKER_NOTE: replace(note, at=0)})
+        attempts.append({tag: exif.photo[tag] for tag in exif.photo if tag != MAKER_NOTE})
+    for photo in attempts:
+        block = _lay_out(replace(exif, photo=photo), big)
+        if most is None or len(block) <= most:
+            return block
+    return None
+
+
+def _lay_out(exif: Exif, big: bool) -> bytes:
+    """Lay out a block with the maker's note at its offset, if that is near."""
+    letters, values = ("HHHQ", (43, 8, 0, 0)) if big else ("HI", (42, 0))
+    header = (b"II" if exif.order == "<" else b"MM") + struct.pack(exif.order + letters, *values)
+    note = exif.photo.get(MAKER_NOTE, Field(0, b""))
+    kept = len(note.data) > 8 and len(header) <= note.at <= _FARTHEST_NOTE
+    hole = range(note.at, note.at + len(note.data)) if kept else range(0)
+    file = io.BytesIO(header)
+    block = Directories(file, hole)
+    image, photo = exif.image, exif.photo
+    # Simple readers expect the first directory first; it points to the others.
+    first = block.room(len(image) + bool(photo) + bool(exif.gps))
+    if exif.interop and photo:
+        photo = photo | {INTEROP_IFD: block.link(block.add(exif.interop))}
+    for tag, fields in ((EXIF_IFD, photo), (GPS_IFD, exif.gps)):
+        if fields:
+            image = image | {tag: block.link(block.add(fields))}
+    block.begin_with(block.add(image, first))
+    return file.getvalue().ljust(block.end, b"\0")
+
+
+def _even(offset: int) -> int:
+    """Round up: values stand at even offsets."""
+    return offset + offset % 2

@@ -1,87 +1,290 @@
-"""The format of a file, found by its first bytes, and among TIFF files by the name as well."""
+"""JPEG, PNG, WebP and BMP: headers, metadata and pixels.
+
+libjpeg-turbo decodes damaged pixels as well as it can, and warns. Pillow, OpenCV and imagecodecs
+drop the warning, so that a half-grey frame would look like any other. simplejpeg raises it; its
+pixels are the same, to the bit.
+"""
 
 from __future__ import annotations
 
-import os
+import re
+import struct
+import warnings
+import zlib
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, BinaryIO
+
+import numpy as np
 
 from cofuse.errors import CofuseError
-
-__all__ = ["PICTURE_SUFFIXES", "RAW_SUFFIXES", "OnDamage", "PathLike", "RawMode", "format_of"]
-
-PathLike = str | os.PathLike[str]
-
-#: How camera RAW is developed.
-RawMode = Literal["display", "linear"]
-
-#: What to do with a JPEG file whose packed pixels are damaged.
-OnDamage = Literal["refuse", "warn"]
-
-#: Suffixes of camera RAW. Many are TIFF files inside, and only the name shows that their first
-#: page is a thumbnail.
-RAW_SUFFIXES = (
-    *(".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".fff", ".iiq", ".k25"),
-    *(".kdc", ".mef", ".mos", ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".rwl"),
-    *(".sr2", ".srf", ".srw", ".x3f"),
+from cofuse.files.decoding import (
+    OnDamage,
+    Picture,
+    check_size,
+    inspect_with_pillow,
+    opened_with_pillow,
+    orientation_of,
+    several_note,
+    warnings_lock,
 )
+from cofuse.files.exif import parse_block
+from cofuse.files.metadata import INCH_IN_METRES, LARGEST_BLOCK, MOST_BOXES, Metadata
+from cofuse.images import Pixels
 
-#: What counts as a picture inside a folder. A file given by name may have any suffix.
-PICTURE_SUFFIXES = (
-    *(".jpg", ".jpeg", ".jpe", ".png", ".tif", ".tiff", ".webp", ".bmp", ".heic", ".heif", ".hif"),
-    *RAW_SUFFIXES,
-)
+JPEG_XMP = b"http://ns.adobe.com/xap/1.0/\0"
+_ICC = b"ICC_PROFILE\0"
 
-_TIFF_STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
-#: Fujifilm, Olympus, Panasonic, Sigma, Minolta, Canon before 2004.
-_RAW_STARTS = (b"FUJIFILMCCD-RAW", b"IIRO", b"IIRS", b"MMOR", b"IIU\0", b"FOVb", b"\0MRM")
-_HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+_SCAN, _END, _PROGRESSIVE = 0xDA, 0xD9, 0xC2
+_METADATA = {*range(0xE0, 0xF0), 0xFE}
+#: Among packed pixels a marker is 0xff followed neither by zero nor by a restart.
+_MARKER = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd8]")
+
+#: The index of a multi-picture file: the tag of its table, the class of an entry.
+_ENTRIES, _CLASS, _PREVIEW = 0xB002, 0xFF0000, 0x010000
+
+#: What libjpeg says of damaged pixels. Other complaints are about headers, which webcams write as
+#: they like, or say that simplejpeg does not know how colours are subsampled.
+_DAMAGE = ("Corrupt JPEG data: ", "Premature end of JPEG file", "Inconsistent progression")
+
+PNG_XMP = b"XML:com.adobe.xmp"
+
+_WANTED = {b"IHDR", b"acTL", b"eXIf", b"iCCP", b"pHYs", b"iTXt", b"tRNS"}
+#: The most bytes that deflate packs into one.
+_DEFLATE_RATIO = 1032
 
 
-def format_of(path: Path) -> str:
-    """Return the format of a file: png, jpeg, tiff, webp, bmp, heif or raw.
+def inspect_jpeg(path: Path, *, on_damage: OnDamage) -> Picture:
+    """Read the header of a JPEG file; of a multi-picture file (MPO) that of the first picture."""
+    from PIL.JpegImagePlugin import JpegImageFile
 
-    Raises
-    ------
-    CofuseError
-        There is no such file, nothing in it, or it is none of these.
+    picture, info = inspect_with_pillow(path, JpegImageFile)
+    left_out = several_note(_picture_count(info.get("mp", b"")))
+    warned = False  # a frame may be decoded more than once
+
+    def load() -> Pixels:
+        import imagecodecs
+        import simplejpeg
+
+        nonlocal warned
+        data = path.read_bytes()
+        try:
+            kind = "RGB" if picture.colour else "GRAY"
+            pixels: Pixels = simplejpeg.decode_jpeg(data, colorspace=kind)
+            return pixels if picture.colour else pixels[..., 0]
+        except ValueError:
+            pixels = imagecodecs.jpeg8_decode(data)  # raises where nothing can be decoded
+        complaint = _complaint_about_pixels(data)
+        if complaint is not None and not complaint.startswith(_DAMAGE):
+            return picture.load()  # Pillow notices at least where a file was cut
+        if complaint is not None:
+            damage = complaint.removeprefix(_DAMAGE[0]) + _blank_end(pixels)
+            if on_damage == "refuse":
+                raise CofuseError(
+                    f"{path} is damaged ({damage}); copy the file again, or set on_damage to "
+                    "'warn' to take it as it is"
+                )
+            if not warned:
+                warned = True
+                with warnings_lock:  # another thread may have silenced them for Pillow
+                    warnings.warn(f"{path} is damaged ({damage}); taken as it is", stacklevel=2)
+        return pixels
+
+    return replace(picture, load=load, left_out=left_out)
+
+
+def jpeg_metadata(file: Path | BinaryIO) -> Metadata:
+    """Collect the metadata that stands before the pixels of a JPEG file."""
+    from PIL.JpegImagePlugin import JpegImageFile
+
+    with opened_with_pillow(file, JpegImageFile) as image:
+        info, segments = image.info, [data for _, data in image.applist]
+    # Parts of a profile are numbered and come in any order.
+    profile = sorted(data for data in segments if data.startswith(_ICC))
+    icc = b"".join(data[len(_ICC) + 2 :] for data in profile) or None
+    packets = (data.removeprefix(JPEG_XMP) for data in segments if data.startswith(JPEG_XMP))
+    scale = {1: 1.0, 2: 2.54}.get(info.get("jfif_unit"), 0.0)
+    x, y = (scale * density for density in info.get("jfif_density", (0, 0)))
+    return Metadata(icc, info.get("exif"), next(packets, None), (x, y) if x and y else None)
+
+
+def _picture_count(index: bytes) -> int:
+    """Count the pictures that the index of a multi-picture file lists, without previews."""
+    try:
+        found = parse_block(index, frozenset({_ENTRIES}))
+    except ValueError:
+        return 1
+    table = found.image[_ENTRIES].data if _ENTRIES in found.image else b""
+    kinds = struct.iter_unpack(f"{found.order}I12x", table[: len(table) // 16 * 16])
+    return sum(int(kind) & _CLASS != _PREVIEW for (kind,) in kinds)
+
+
+def jpeg_without_metadata(data: bytes) -> bytes:
+    """Return what a decoder needs of a JPEG file's first picture: tables, headers, packed pixels.
+
+    A missing end marker is added, except to progressive files: where these have several scans,
+    only the marker shows that none is missing.
     """
-    start = _first_bytes(path)
-    if start.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "png"
-    if start.startswith(b"\xff\xd8\xff"):
-        return "jpeg"
-    if start.startswith(_TIFF_STARTS):
-        canon = start[8:10] == b"CR"
-        return "raw" if canon or path.suffix.lower() in RAW_SUFFIXES else "tiff"
-    if start.startswith(b"RIFF") and start[8:12] == b"WEBP":
-        return "webp"
-    if start.startswith(b"BM"):
-        return "bmp"
-    if start[4:8] == b"ftyp" and start[8:12] in _HEIF_BRANDS:
-        return "heif"
-    if start.startswith(_RAW_STARTS) or start[4:12] == b"ftypcrx " or start[6:10] == b"HEAP":
-        return "raw"
-    raise CofuseError(
-        f"{path} is not a picture cofuse reads (it starts with {start[:8].hex(' ')}); expected "
-        "JPEG, PNG, TIFF, WebP or BMP, HEIC or camera RAW: export it as one of them"
+    parts, place, in_scan, progressive = [b"\xff\xd8"], 2, False, False
+    end = bytes((0xFF, _END))
+    for _ in range(MOST_BOXES):
+        found = _MARKER.search(data, place)
+        if in_scan:
+            parts.append(data[place : found.start() if found else None].rstrip(b"\xff"))
+        if found is None or found[0] == end:
+            end = b"" if found is None and progressive else end
+            break
+        marker, start = found[0][-1], found.end()
+        # A segment is stepped over by its length; what follows may be packed pixels.
+        place = start + int.from_bytes(data[start : start + 2], "big")
+        in_scan = marker == _SCAN
+        progressive = progressive or marker == _PROGRESSIVE
+        if marker not in _METADATA:
+            parts.append(data[start - 2 : place])
+    return b"".join(parts) + end
+
+
+def _complaint_about_pixels(data: bytes) -> str | None:
+    """Return what the decoder complains of in the packed pixels of a file, None if of nothing.
+
+    Damaged metadata is ignored, and so are zeros before the end marker or in its place, as some
+    cameras write them; a zero that follows 0xff belongs to the pixels.
+    """
+    import simplejpeg
+
+    data = jpeg_without_metadata(data)
+    packed = data[:-2].rstrip(b"\0")
+    complaints = []
+    for attempt in (data, packed + b"\0" * packed.endswith(b"\xff") + data[-2:]):
+        try:
+            simplejpeg.decode_jpeg(attempt)
+            return None
+        except ValueError as error:
+            complaints.append(str(error))
+    return complaints[0]
+
+
+def _blank_end(pixels: Pixels) -> str:
+    """Say how much at the end is of one colour, as the decoder fills in what is missing."""
+    blank = (pixels == pixels[-1, -1]).reshape(len(pixels), -1).all(axis=1)
+    rows = len(pixels) if blank.all() else int(np.argmin(blank[::-1]))
+    share = rows / len(pixels)
+    return f"; the last {share:.0%} is one colour" if share >= 0.005 else ""
+
+
+def inspect_png(path: Path) -> Picture:
+    """Read the header of a PNG file."""
+    chunks, packed = _png_chunks(path)
+    width, height, depth, kind = struct.unpack(">IIBB", chunks[b"IHDR"][:10])
+    frames = chunks.get(b"acTL", b"")[:4]
+    bits = depth * {2: 3, 4: 2, 6: 4}.get(kind, 1)
+    check_size(path, width, height, bits=bits, packed=packed, ratio=_DEFLATE_RATIO)
+
+    def load() -> Pixels:
+        # Pillow would silently reduce 16-bit RGB to 8 bits.
+        import imagecodecs
+
+        return imagecodecs.png_decode(path.read_bytes())
+
+    return Picture(
+        str(path),
+        width,
+        height,
+        colour=kind in (2, 3, 6),
+        dtype=np.dtype(np.uint16 if depth == 16 else np.uint8),
+        load=load,
+        alpha=kind in (4, 6) or b"tRNS" in chunks,
+        left_out=several_note(int.from_bytes(frames, "big"), "is an animation of"),
+        orientation=orientation_of(chunks.get(b"eXIf")),
     )
 
 
-def _first_bytes(path: Path) -> bytes:
-    """Return the first bytes of a file; refuse what is no file, or empty."""
+def png_metadata(path: Path) -> Metadata:
+    """Collect the metadata of a PNG file."""
+    chunks, _ = _png_chunks(path)
+    icc = xmp = dpi = None
+    name, _, rest = chunks.get(b"iCCP", b"").partition(b"\0")
+    if name and rest[:1] == b"\0":
+        icc = _inflate(rest[1:])
+    if text := chunks.get(b"iTXt", b"")[len(PNG_XMP) + 1 :]:
+        fields = text[2:].split(b"\0", 2)  # language, translation, text
+        xmp = fields[2] if len(fields) == 3 else None
+        xmp = _inflate(xmp) if text[:1] == b"\1" and xmp else xmp
+    if len(chunks.get(b"pHYs", b"")) == 9:
+        x, y, unit = struct.unpack(">IIB", chunks[b"pHYs"])
+        dpi = (x * INCH_IN_METRES, y * INCH_IN_METRES) if unit == 1 and x and y else None
+    return Metadata(icc, chunks.get(b"eXIf") or None, xmp, dpi)
+
+
+def _png_chunks(path: Path) -> tuple[dict[bytes, bytes], int]:
+    """Collect header and metadata chunks by name; and count the bytes of packed pixels."""
+    chunks: dict[bytes, bytes] = {}
+    packed, place, size = 0, 8, path.stat().st_size
+    with path.open("rb") as file:
+        for _ in range(MOST_BOXES):
+            file.seek(place)
+            header = file.read(8)
+            if len(header) < 8 or header[4:] == b"IEND":
+                break
+            length, kind = struct.unpack(">I4s", header)
+            if kind == b"IDAT":
+                packed += min(length, size - file.tell())
+            elif kind in _WANTED and kind not in chunks and length <= LARGEST_BLOCK:
+                data = file.read(length)
+                if kind != b"iTXt" or data.startswith(PNG_XMP + b"\0"):  # other texts are ignored
+                    chunks[kind] = data
+            place += 8 + length + 4
+    return chunks, packed
+
+
+def _inflate(packed: bytes) -> bytes | None:
+    """Unpack a block; None where it is damaged or too large."""
     try:
-        if path.is_dir():
-            raise CofuseError(f"{path} is a folder; expected a picture file")
-        if not path.is_file():  # a pipe would block, a device never end
-            what = "is not an ordinary file" if path.exists() else "does not exist"
-            raise CofuseError(f"{path} {what}; expected a picture file, check the path")
-        with path.open("rb") as file:
-            start = file.read(16)
-    except OSError as error:
-        raise CofuseError(f"{path} cannot be opened: {error.strerror}; check the path") from error
-    except ValueError as error:  # a null in the name
-        raise CofuseError(f"{path} is no file name ({error}); check the path") from error
-    if not start:
-        raise CofuseError(f"{path} is empty (0 bytes); copy or export it again")
-    return start
+        data = zlib.decompressobj().decompress(packed, LARGEST_BLOCK)
+    except zlib.error:
+        return None
+    return data if len(data) < LARGEST_BLOCK else None
+
+
+def inspect_webp(path: Path) -> Picture:
+    """Read the header of a WebP file, and of the first picture of an animation."""
+    picture, _ = _opened_webp(path)
+
+    def load() -> Pixels:
+        # A third of the memory that Pillow takes; but imagecodecs reads no animations.
+        import imagecodecs
+
+        return imagecodecs.webp_decode(path.read_bytes(), hasalpha=picture.alpha)
+
+    return picture if picture.left_out else replace(picture, load=load)
+
+
+def webp_metadata(path: Path) -> Metadata:
+    """Collect the metadata of a WebP file."""
+    _, info = _opened_webp(path)
+    return Metadata(info.get("icc_profile"), info.get("exif"), info.get("xmp"))
+
+
+def _opened_webp(path: Path) -> tuple[Picture, dict[str, Any]]:
+    from PIL.WebPImagePlugin import WebPImageFile
+
+    with path.open("rb") as file:
+        start = file.read(30)
+    if start[12:16] == b"VP8X":  # the plugin allocates before it tells the size
+        width, height = (int.from_bytes(start[k : k + 3], "little") + 1 for k in (24, 27))
+        check_size(path, width, height)
+    return inspect_with_pillow(path, WebPImageFile)
+
+
+def inspect_bmp(path: Path) -> Picture:
+    """Read the header of a BMP file."""
+    from PIL.BmpImagePlugin import BmpImageFile
+
+    return inspect_with_pillow(path, BmpImageFile)[0]
+
+
+def bmp_metadata(path: Path) -> Metadata:
+    """Read the resolution of a BMP file, the only metadata it holds."""
+    with path.open("rb") as file:
+        x, y = struct.unpack_from("<ii", file.read(54).ljust(54, b"\0"), 38)
+    return Metadata(dpi=(x * INCH_IN_METRES, y * INCH_IN_METRES) if x > 0 and y > 0 else None)

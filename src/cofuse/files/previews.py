@@ -1,45 +1,30 @@
-"""Pictures to look at: maps made visible, filters in a grid, results side by side."""
+"""Pictures to look at: filters in a grid, results side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = ["filter_grid", "index_dtype", "index_picture", "side_by_side"]
 
 Picture = NDArray[np.uint8]
 
 _MAGNIFY, _ZOOM = 8, 3
 
 
-def index_picture(index: NDArray[Any], frames: int) -> NDArray[Any]:
-    """Show frame indices as grey, the first frame black and the last white, in `index_dtype`."""
-    dtype = index_dtype(frames)
-    white = np.iinfo(dtype).max
-    return np.rint(index.astype(np.float64) * (white / max(frames - 1, 1))).astype(dtype)
-
-
-def index_dtype(frames: int) -> np.dtype[Any]:
-    """Return the dtype in which every index has its own grey: 8 bits up to 256 frames, else 16."""
-    return np.dtype(np.uint8 if frames <= 256 else np.uint16)
-
-
 def filter_grid(filters: NDArray[np.float64]) -> Picture:
     """Show filters (h, n, n) in a square grid, magnified 8 times; zero is mid-grey."""
-    count, n, _ = filters.shape
+    count = len(filters)
     columns = int(np.ceil(np.sqrt(count)))
     rows = -(-count // columns)
-    side = n * _MAGNIFY
-    cell = side + 4
-    grid = np.full((rows * cell + 4, columns * cell + 4), 255, np.uint8)
-    for place, pattern in enumerate(filters):
-        tones = np.rint(127.5 + 127.5 * pattern / np.abs(pattern).max()).astype(np.uint8)
-        y, x = 4 + place // columns * cell, 4 + place % columns * cell
-        grid[y : y + side, x : x + side] = np.kron(tones, np.ones((_MAGNIFY, _MAGNIFY), np.uint8))
-    return grid
+    peaks = np.abs(filters).max(axis=(1, 2), keepdims=True)
+    tones = np.rint(127.5 + 127.5 * filters / peaks).astype(np.uint8)
+    cells = np.kron(tones, np.ones((1, _MAGNIFY, _MAGNIFY), np.uint8))
+    missing = rows * columns - count
+    cells = np.pad(cells, ((0, missing), (4, 0), (4, 0)), constant_values=255)
+    side = cells.shape[1]
+    grid = cells.reshape(rows, columns, side, side).swapaxes(1, 2).reshape(rows * side, -1)
+    return np.pad(grid, ((0, 4), (0, 4)), constant_values=255)
 
 
 def side_by_side(pictures: Mapping[str, Picture]) -> Picture:

@@ -13,34 +13,13 @@ import numpy as np
 
 from cofuse.arguments import check_path
 from cofuse.errors import CofuseError
-from cofuse.files.camera import (
-    heif_metadata,
-    inspect_heif,
-    inspect_raw,
-    raw_metadata,
-    white_balance,
-)
-from cofuse.files.decoding import Picture, describe, explained
-from cofuse.files.formats import OnDamage, PathLike, RawMode, format_of
-from cofuse.files.jpeg import inspect_jpeg, jpeg_metadata
+from cofuse.files import camera, formats
+from cofuse.files.decoding import OnDamage, Picture, RawMode, explained
 from cofuse.files.metadata import Metadata, checked, tiff_metadata
-from cofuse.files.png import inspect_png, png_metadata
-from cofuse.files.sources import picture_files
+from cofuse.files.sources import PathLike, format_of, picture_files
 from cofuse.files.tiff import inspect_tiff
-from cofuse.files.with_pillow import bmp_metadata, inspect_bmp, inspect_webp, webp_metadata
 from cofuse.images import Pixels, Stack
-from cofuse.images.white import white_of_type
-
-__all__ = [
-    "IN_MEMORY_BYTES",
-    "inspect_file",
-    "read_alpha",
-    "read_alphas",
-    "read_image",
-    "read_metadata",
-    "read_stack",
-    "stated_white",
-]
+from cofuse.images.values import describe, white_of_type
 
 #: A stack of at most this many decoded bytes is kept in memory, so that it is decoded once.
 IN_MEMORY_BYTES = 256 * 2**20
@@ -49,12 +28,12 @@ IN_MEMORY_BYTES = 256 * 2**20
 def read_image(
     path: PathLike, *, raw_mode: RawMode = "display", on_damage: OnDamage = "refuse"
 ) -> Pixels:
-    """Read one picture, in the dtype it is stored in.
+    """Read one picture: shape (H, W) or (H, W, 3); uint8, uint16, float32 or float64 as stored.
 
     JPEG, PNG, TIFF (the first page of several), WebP, BMP, and with the extra ``raw`` HEIC and
     camera RAW are told apart by their content, not by their name. Palettes become RGB, pictures of
     less than 8 bits uint8, and the orientation a camera recorded is applied. Alpha is left out;
-    `read_alpha` reads it.
+    `read_alpha` reads it. A file that is missing, damaged, or of another kind is a `CofuseError`.
 
     Parameters
     ----------
@@ -68,16 +47,6 @@ def read_image(
         What to do with a JPEG file whose packed pixels are damaged or end too early:
         ``"refuse"`` it, or ``"warn"`` and take what could be decoded. Damage that leaves a file
         in which all codes are valid cannot be noticed.
-
-    Returns
-    -------
-    array
-        Shape (H, W) for grey, (H, W, 3) for RGB; uint8, uint16, float32 or float64.
-
-    Raises
-    ------
-    CofuseError
-        The file is missing, damaged, or of a kind that is not read.
     """
     check_path("path", path)
     pictures = _inspect([Path(path)], all_pages=False, raw_mode=raw_mode, on_damage=on_damage)
@@ -87,7 +56,7 @@ def read_image(
 
 def inspect_file(path: PathLike) -> list[Picture]:
     """Read the headers of all pictures in one file, without decoding."""
-    return _inspect([Path(path)], all_pages=True)
+    return _inspect([Path(path)])
 
 
 def read_alpha(path: PathLike) -> Pixels | None:
@@ -100,8 +69,7 @@ def read_alphas(paths: PathLike | Sequence[PathLike]) -> Iterator[Pixels | None]
 
     Frames whose header declares no transparency are not decoded.
     """
-    pictures = _inspect(picture_files(paths), all_pages=True)
-    return (picture.decode_alpha() for picture in pictures)
+    return (picture.decode_alpha() for picture in _inspect(picture_files(paths)))
 
 
 def read_stack(
@@ -113,9 +81,9 @@ def read_stack(
 ) -> Stack:
     """Gather the frames of a focus series, to be decoded when they are asked for.
 
-    All headers are read at once, so that a missing or unfitting file is reported before any work.
-    The frames are read-only arrays, kept in memory where all of them take at most
-    `IN_MEMORY_BYTES`.
+    All headers are read at once, so that a missing or unfitting file is a `CofuseError` before any
+    work. The frames are read-only arrays of one shape and dtype, kept in memory where all of them
+    take at most `IN_MEMORY_BYTES`.
 
     Parameters
     ----------
@@ -126,73 +94,44 @@ def read_stack(
         The value that stands for white. Default: what the files say (the significant bits of OME,
         the largest sample of TIFF; the largest possible value where a colour profile speaks of
         it, and for camera RAW and HEIC), else as `Stack` finds it.
-    raw_mode
-        How to develop camera RAW; see `read_image`. All frames get the white balance of the first,
-        and one exposure.
-    on_damage
-        What to do with a damaged JPEG file once it is decoded; see `read_image`.
-
-    Returns
-    -------
-    Stack
-        The frames, all of one shape and dtype.
-
-    Raises
-    ------
-    CofuseError
-        A file cannot be read, a folder holds no pictures, or the frames do not fit together.
+    raw_mode, on_damage
+        See `read_image`. All frames of camera RAW get the white balance of the first, and one
+        exposure.
     """
     files = picture_files(paths)
     if not files:
         raise CofuseError("no pictures were given; expected at least one file or folder")
-    pictures = _inspect(files, all_pages=True, raw_mode=raw_mode, on_damage=on_damage)
+    pictures = _inspect(files, raw_mode=raw_mode, on_damage=on_damage)
     _check_agreement(pictures)
     _warn_of_what_is_left_out(pictures)
     first = pictures[0]
-    total = len(pictures) * math.prod(first.shape) * first.dtype.itemsize
-    readers = [functools.partial(_read_only, picture) for picture in pictures]
-    kept: Sequence[Callable[[], Pixels]] = readers
-    if total <= IN_MEMORY_BYTES:
-        kept = [functools.cache(reader) for reader in readers]
-    names = _short_names([p.label for p in pictures])
+    readers: list[Callable[[], Pixels]] = [
+        functools.partial(_read_only, picture) for picture in pictures
+    ]
+    if len(pictures) * math.prod(first.shape) * first.dtype.itemsize <= IN_MEMORY_BYTES:
+        readers = [functools.cache(reader) for reader in readers]
+    # Without the folders, unless two frames would have the same name then.
+    labels = [picture.label for picture in pictures]
+    short = [Path(label).name for label in labels]
+    names = short if len(set(short)) == len(short) else labels
     if white is None and first.dtype.kind == "u":
         white = stated_white(pictures, files[0])
     kind = first.shape, first.dtype
-    return Stack(kept, white=white, names=names, concurrent=True, kind=kind)
+    return Stack(readers, white=white, names=names, concurrent=True, kind=kind)
 
 
 def read_metadata(path: PathLike, *, raw_mode: RawMode = "display") -> Metadata:
     """Read what a picture says of itself without decoding it; of several pages, the first.
 
-    Parameters
-    ----------
-    path
-        The file.
-    raw_mode
-        How camera RAW is developed, for the profile its pixels then have; see `read_image`.
-
-    Returns
-    -------
-    Metadata
-        What is there. Damaged blocks are left out with a warning: they must never stop a picture
-        from being read.
-
-    Raises
-    ------
-    CofuseError
-        The file is missing or no picture.
+    ``raw_mode`` is how camera RAW is developed, for the profile its pixels then have. Damaged
+    blocks are left out with a warning: they must never stop a picture from being read. A file that
+    is missing or no picture is a `CofuseError`.
     """
     path = Path(path)
     kind = format_of(path)
     with explained(path):
-        if kind == "tiff":
-            return checked(tiff_metadata(path), path)
-        if kind == "raw":
-            return checked(raw_metadata(path, raw_mode), path)
-        if kind == "heif":
-            return checked(heif_metadata(path), path)
-        with path.open("rb") as file:
-            return checked(_METADATA[kind](file), path)
+        found = camera.raw_metadata(path, raw_mode) if kind == "raw" else _METADATA[kind](path)
+        return checked(found, path)
 
 
 def stated_white(pictures: Sequence[Picture], file: Path) -> float | None:
@@ -211,14 +150,14 @@ def stated_white(pictures: Sequence[Picture], file: Path) -> float | None:
 
 def _check_agreement(pictures: list[Picture]) -> None:
     """Refuse frames of different shape or dtype; the error names one that differs from most."""
-    kinds = Counter((picture.shape, picture.dtype) for picture in pictures)
-    usual = kinds.most_common(1)[0][0]  # of equally many the first
-    for odd in pictures:
-        if (odd.shape, odd.dtype) != usual:
-            other = next(p for p in pictures if (p.shape, p.dtype) == usual)
+    kinds = [(picture.shape, picture.dtype) for picture in pictures]
+    usual = Counter(kinds).most_common(1)[0][0]  # of equally many the first
+    for odd, kind in zip(pictures, kinds, strict=True):
+        if kind != usual:
+            other = pictures[kinds.index(usual)]
             raise CofuseError(
-                f"{odd.label} is {describe(odd.shape, odd.dtype)} but {other.label} "
-                f"is {describe(other.shape, other.dtype)}; all frames must agree"
+                f"{odd.label} is {describe(*kind)} but {other.label} is {describe(*usual)}; "
+                "all frames must agree"
             )
 
 
@@ -226,28 +165,22 @@ def _warn_of_what_is_left_out(pictures: list[Picture]) -> None:
     """Warn of what in the files is not read; once for all frames alike."""
     for words, count in Counter(picture.left_out for picture in pictures).items():
         if words:
-            label = next(picture.label for picture in pictures if picture.left_out == words)
+            label = next(p.label for p in pictures if p.left_out == words)
             others = f" (and so of {count - 1} more)" if count > 1 else ""
             warnings.warn(f"{label} {words}{others}", stacklevel=3)
 
 
 def _read_only(picture: Picture) -> Pixels:
-    """Decode a frame that several readers may share: nobody may write to it."""
+    """Decode a frame that several may share: nobody may write to it."""
     pixels = picture.decode()
     pixels.flags.writeable = False
     return pixels
 
 
-def _short_names(labels: list[str]) -> list[str]:
-    """Leave out the folders, unless two frames would have the same name then."""
-    short = [Path(label).name for label in labels]
-    return short if len(set(short)) == len(short) else labels
-
-
 def _inspect(
     files: Sequence[Path],
     *,
-    all_pages: bool,
+    all_pages: bool = True,
     raw_mode: RawMode = "display",
     on_damage: OnDamage = "refuse",
 ) -> list[Picture]:
@@ -257,31 +190,35 @@ def _inspect(
     if on_damage not in ("refuse", "warn"):
         raise CofuseError(f"`on_damage` is {on_damage!r}; expected 'refuse' or 'warn'")
     # The cheap look at all of them first: headers can be far apart on a disk.
-    formats = [format_of(file) for file in files]
+    kinds = [format_of(file) for file in files]
     pictures: list[Picture] = []
     balance: list[float] | None = None
-    if "raw" in formats:  # all are developed as the first is
-        balance = white_balance(files[formats.index("raw")])
-    for file, kind in zip(files, formats, strict=True):
-        before = len(pictures)
+    if "raw" in kinds:  # all are developed as the first is
+        balance = camera.white_balance(files[kinds.index("raw")])
+    for file, kind in zip(files, kinds, strict=True):
         with explained(file):
             if kind == "tiff":
                 pictures += inspect_tiff(file, all_pages=all_pages)
             elif kind == "jpeg":
-                pictures += inspect_jpeg(file, on_damage=on_damage)
+                pictures.append(formats.inspect_jpeg(file, on_damage=on_damage))
             elif kind == "raw":
-                pictures += inspect_raw(file, balance=balance, mode=raw_mode)
+                pictures.append(camera.inspect_raw(file, balance=balance, mode=raw_mode))
             else:
-                pictures += _INSPECT[kind](file)
-        if len(pictures) == before:
-            raise CofuseError(f"{file} holds no pictures; the file is damaged, export it again")
+                pictures.append(_INSPECT[kind](file))
     return pictures
 
 
-_INSPECT = {"png": inspect_png, "webp": inspect_webp, "bmp": inspect_bmp, "heif": inspect_heif}
-_METADATA = {
-    "png": png_metadata,
-    "jpeg": jpeg_metadata,
-    "webp": webp_metadata,
-    "bmp": bmp_metadata,
+_INSPECT = {
+    "png": formats.inspect_png,
+    "webp": formats.inspect_webp,
+    "bmp": formats.inspect_bmp,
+    "heif": camera.inspect_heif,
+}
+_METADATA: dict[str, Callable[[Path], Metadata]] = {
+    "tiff": tiff_metadata,
+    "jpeg": formats.jpeg_metadata,
+    "png": formats.png_metadata,
+    "webp": formats.webp_metadata,
+    "bmp": formats.bmp_metadata,
+    "heif": camera.heif_metadata,
 }

@@ -1,4 +1,4 @@
-"""Names, folders, patterns and lists of names, turned into picture files."""
+"""Names, folders, patterns and lists of names, turned into picture files of a known format."""
 
 from __future__ import annotations
 
@@ -11,16 +11,71 @@ from pathlib import Path
 
 from cofuse.arguments import check, check_path
 from cofuse.errors import CofuseError
-from cofuse.files.formats import PICTURE_SUFFIXES, RAW_SUFFIXES, PathLike
 
-__all__ = ["natural_key", "picture_files"]
+PathLike = str | os.PathLike[str]
+
+#: Suffixes of camera RAW. Many are TIFF files inside, and only the name shows that their first
+#: page is a thumbnail.
+RAW_SUFFIXES = (
+    *(".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".fff", ".iiq", ".k25"),
+    *(".kdc", ".mef", ".mos", ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".rwl"),
+    *(".sr2", ".srf", ".srw", ".x3f"),
+)
+
+#: What counts as a picture inside a folder. A file given by name may have any suffix.
+PICTURE_SUFFIXES = (
+    *(".jpg", ".jpeg", ".jpe", ".png", ".tif", ".tiff", ".webp", ".bmp", ".heic", ".heif", ".hif"),
+    *RAW_SUFFIXES,
+)
+
+#: First bytes of a file, as regular expressions. RAW is that of Canon, Fujifilm, Olympus,
+#: Panasonic, Sigma and Minolta; of other makers it looks like TIFF.
+_STARTS = {
+    "png": rb"\x89PNG\r\n\x1a\n",
+    "jpeg": rb"\xff\xd8\xff",
+    "raw": rb"II\*\0....CR|....ftypcrx |......HEAP|FUJIFILMCCD-RAW|II(RO|RS|U\0)|MMOR|FOVb|\0MRM",
+    "tiff": rb"II[*+]\0|MM\0[*+]",
+    "webp": rb"RIFF....WEBP",
+    "bmp": rb"BM",
+    "heif": rb"....ftyp(hei[cxms]|hev[cx]|mif1|msf1)",
+}
 
 #: Bytes read of a list of names.
 _LONGEST_LIST = 16 * 2**20
 
 
+def format_of(path: Path) -> str:
+    """Return the format of a file: png, jpeg, tiff, webp, bmp, heif or raw.
+
+    It is found by the first bytes, among TIFF files by the name as well. What is missing, empty or
+    none of these is a `CofuseError`.
+    """
+    try:
+        if path.is_dir():
+            raise CofuseError(f"{path} is a folder; expected a picture file")
+        if not path.is_file():  # a pipe would block, a device never end
+            what = "is not an ordinary file" if path.exists() else "does not exist"
+            raise CofuseError(f"{path} {what}; expected a picture file, check the path")
+        with path.open("rb") as file:
+            start = file.read(16)
+    except OSError as error:
+        raise CofuseError(f"{path} cannot be opened: {error.strerror}; check the path") from error
+    except ValueError as error:  # a null in the name
+        raise CofuseError(f"{path} is no file name ({error}); check the path") from error
+    if not start:
+        raise CofuseError(f"{path} is empty (0 bytes); copy or export it again")
+    for kind, pattern in _STARTS.items():
+        if re.match(pattern, start, re.DOTALL):
+            is_raw = kind == "tiff" and path.suffix.lower() in RAW_SUFFIXES
+            return "raw" if is_raw else kind
+    raise CofuseError(
+        f"{path} is not a picture cofuse reads (it starts with {start[:8].hex(' ')}); expected "
+        "JPEG, PNG, TIFF, WebP or BMP, HEIC or camera RAW: export it as one of them"
+    )
+
+
 def picture_files(paths: PathLike | Sequence[PathLike]) -> list[Path]:
-    """Return the picture files that paths stand for.
+    """Return the picture files that paths stand for; those given by name may not exist.
 
     Parameters
     ----------
@@ -30,17 +85,8 @@ def picture_files(paths: PathLike | Sequence[PathLike]) -> list[Path]:
         a pattern such as ``shots/*.tif``, in natural order too; a list, ``@names`` or a file ending
         in ``.txt``, with one path a line, taken from the list's own folder, empty lines and
         lines starting with ``#`` left out; or ``-``, a list on standard input, which can be read
-        only once.
-
-    Returns
-    -------
-    list of Path
-        The files; those given by name may not exist.
-
-    Raises
-    ------
-    CofuseError
-        A folder or list is empty or cannot be read, or a pattern matches nothing.
+        only once. Folders and lists that are empty or cannot be read, and patterns that match
+        nothing, are a `CofuseError`.
     """
     single = isinstance(paths, str | os.PathLike)
     check("paths", paths, "a path or several", lambda paths: single or isinstance(paths, Iterable))
@@ -100,10 +146,10 @@ def _matching(pattern: str) -> list[Path]:
 
 
 def _in_list(path: Path) -> list[Path]:
+    """Return the files that a text file names."""
     try:
         with path.open("rb") as file:
-            content = file.read(_LONGEST_LIST)
-        text = content.decode("utf-8-sig")
+            text = file.read(_LONGEST_LIST).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise CofuseError(

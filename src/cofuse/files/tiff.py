@@ -17,12 +17,10 @@ from typing import Any
 import numpy as np
 
 from cofuse.errors import CofuseError
-from cofuse.files.decoding import DTYPES, Picture, check_packing, check_size, oriented_shape
+from cofuse.files.decoding import Picture, check_size, damaged
 from cofuse.files.exif import Directories
 from cofuse.images import Pixels
-from cofuse.images.white import white_of_type
-
-__all__ = ["has_more_pages", "inspect_tiff"]
+from cofuse.images.values import white_of_type
 
 _WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _YCBCR = 0, 1, 2, 3, 6
 _JPEG = 7
@@ -49,27 +47,26 @@ def inspect_tiff(path: Path, *, all_pages: bool) -> list[Picture]:
     """
     with _opened(path) as tif:
         count = len(tif.pages)
+        several = count > 1
         if count > _MOST_PAGES:
             raise CofuseError(f"{path} has {count} pages; cofuse reads at most {_MOST_PAGES}")
         if all_pages:
             _check_chain(tif, path)
-        elif not tif.pages[0].subfiletype & _THUMBNAIL_OR_MASK:
+        if not count:
+            raise damaged(path, "holds no pictures")
+        if not all_pages and not tif.pages[0].subfiletype & _THUMBNAIL_OR_MASK:
             count = 1
-        pages = [(k, tif.pages.get(k, aspage=True)) for k in range(count)]
-        for _, page in pages:
+        pages = [tif.pages.get(k, aspage=True) for k in range(count)]
+        for page in pages:
             _check_tags(page, path)
-        pages = [(k, p) for k, p in pages if not p.subfiletype & _THUMBNAIL_OR_MASK] or pages[:1]
-        if len(tif.pages) == 1 or all_pages:
+        pages = [p for p in pages if not p.subfiletype & _THUMBNAIL_OR_MASK] or pages[:1]
+        if all_pages or not several:
             planes = _planes(tif, path)
-            if len(tif.pages) == 1 and planes > 1:
+            if planes > 1 and not several:
                 return [_plane(tif, path, k, planes) for k in range(planes if all_pages else 1)]
-            if tif.is_ome and planes > 1:
+            if planes > 1 and tif.is_ome:
                 pages = _in_ome_order(tif, path)
-        several = len(tif.pages) > 1
-        return [
-            _page(page, path, k, f"{path} page {k + 1}" if several else str(path))
-            for k, page in (pages if all_pages else pages[:1])
-        ]
+        return [_page(p, path, several) for p in (pages if all_pages else pages[:1])]
 
 
 def has_more_pages(path: Path, most: int) -> bool:
@@ -102,10 +99,7 @@ def _check_chain(tif: Any, path: Path) -> None:
     file.seek(tif.pages.next_page_offset)
     end = file.read(tif.tiff.offsetsize)
     if len(end) != tif.tiff.offsetsize or any(end):
-        raise CofuseError(
-            f"{path} ends after page {len(tif.pages)} although more pages follow; the file is "
-            "truncated, copy or export it again"
-        )
+        raise damaged(path, f"ends after page {len(tif.pages)} although more pages follow")
 
 
 def _check_tags(page: Any, path: Path) -> None:
@@ -114,48 +108,41 @@ def _check_tags(page: Any, path: Path) -> None:
     file.seek(page.offset)
     (count,) = struct.unpack(tiff.tagnoformat, file.read(tiff.tagnosize))
     entries = file.read(count * tiff.tagsize)
-    codes = {
-        struct.unpack_from(f"{tiff.byteorder}H", entries, start)[0]
-        for start in range(0, count * tiff.tagsize, tiff.tagsize)
-    }
-    lost = sorted(c for c in codes - {t.code for t in page.tags} if c < _FIRST_PRIVATE_TAG)
+    form = f"{tiff.byteorder}H{tiff.tagsize - 2}x"
+    codes = {code for (code,) in struct.iter_unpack(form, entries) if code < _FIRST_PRIVATE_TAG}
+    lost = codes - {tag.code for tag in page.tags}
     if lost:
-        raise CofuseError(
-            f"{path} has an unreadable header (tag {lost[0]}); the file is damaged or truncated, "
-            "copy or export it again"
-        )
+        raise damaged(path, f"has an unreadable header (tag {min(lost)})")
 
 
 def _planes(tif: Any, path: Path) -> int:
     """Count the pictures along the one axis a stack may have besides rows, columns, samples."""
     if len(tif.series) != 1:
         return 1
-    series = tif.series[0]
-    extra = [(a, n) for a, n in zip(series.axes, series.shape, strict=True) if a not in "YXS"]
-    extra = [(a, n) for a, n in extra if n > 1]
-    channels = tif.is_ome and [axis for axis, _ in extra] == ["C"]
+    axes = zip(tif.series[0].axes, tif.series[0].shape, strict=True)
+    extra = {axis: length for axis, length in axes if axis not in "YXS" and length > 1}
+    channels = tif.is_ome and list(extra) == ["C"]
     if len(extra) > 1 or channels:
-        sizes = " x ".join(f"{axis}={length}" for axis, length in extra)
+        sizes = " x ".join(f"{axis}={length}" for axis, length in extra.items())
         raise CofuseError(
             f"{path} has {'channels' if channels else 'more than one axis of pictures'} ({sizes}); "
             "expected one focus series: export one channel and one point in time"
         )
-    return int(extra[0][1]) if extra else 1
+    return int(max(extra.values(), default=1))
 
 
-def _in_ome_order(tif: Any, path: Path) -> list[tuple[int, Any]]:
+def _in_ome_order(tif: Any, path: Path) -> list[Any]:
     """Return the pages as OME-XML orders them, which need not be how they follow in the file."""
     order = [None if page is None else int(page.index) for page in tif.series[0].pages]
     if None in order:
-        raise CofuseError(
-            f"{path} lacks frame {order.index(None) + 1} of {len(order)}; the rest may be in "
-            "another file: name all files of the series"
-        )
-    return [(k, tif.pages.get(k, aspage=True)) for k in order if k is not None]
+        lost = f"frame {order.index(None) + 1} of {len(order)}"
+        raise CofuseError(f"{path} lacks {lost}; name all files of the series")
+    return [tif.pages.get(k, aspage=True) for k in order if k is not None]
 
 
-def _page(page: Any, path: Path, index: int, label: str) -> Picture:
+def _page(page: Any, path: Path, several: bool) -> Picture:
     """Describe one page, to be decoded later."""
+    index = page.index
 
     def load() -> Pixels:
         with _opened(path) as tif:
@@ -163,7 +150,7 @@ def _page(page: Any, path: Path, index: int, label: str) -> Picture:
             # By default tifffile reads 256 MiB of packed pixels ahead.
             return _interpret(page.asarray(buffersize=_READ_AHEAD), page)
 
-    return _picture(page, label, load)
+    return _picture(page, f"{path} page {index + 1}" if several else str(path), load)
 
 
 def _plane(tif: Any, path: Path, index: int, count: int) -> Picture:
@@ -180,31 +167,28 @@ def _plane(tif: Any, path: Path, index: int, count: int) -> Picture:
     stored = tuple(n for axis, n in zip(page.axes, page.shape, strict=True) if axis in "YXS")
     start, size = tif.series[0].dataoffset, tif.filehandle.size
     if start is not None and start + count * math.prod(stored) * page.dtype.itemsize > size:
-        raise CofuseError(
-            f"{path} declares {count} pictures but ends before the last; the file is truncated, "
-            "copy or export it again"
-        )
+        raise damaged(path, f"declares {count} pictures but ends before the last")
     return picture
 
 
 def _picture(page: Any, label: str, load: Callable[[], Pixels]) -> Picture:
     """Check what a page declares."""
-    shape, dtype = _declared(page, label)
+    colour, dtype = _declared(page, label)
     _check_segments(page, label)
-    alpha = _has_alpha(page)
-    left_out = _EXTRA_SAMPLE if _has_extra(page) and not alpha else ""
-    white, orientation = _largest_in_use(page), _orientation(page)
-    return Picture(label, shape, dtype, load, alpha, left_out, white, orientation)
+    tag = page.tags.get("Orientation")
+    extra, alpha = _extra_sample(page)
+    return Picture(
+        *(label, page.imagewidth, page.imagelength, colour, dtype, load, alpha),
+        left_out=_EXTRA_SAMPLE if extra and not alpha else "",
+        white=_largest_in_use(page),
+        orientation=int(tag.value) if tag is not None and tag.value in range(1, 9) else 1,
+    )
 
 
-def _has_extra(page: Any) -> bool:
-    """Whether there is one sample besides the colours; `_declared` allows no more."""
-    return int(page.samplesperpixel) in (2, 4)
-
-
-def _has_alpha(page: Any) -> bool:
-    """Whether that sample is transparency, not a saved selection or something else."""
-    return _has_extra(page) and tuple(page.extrasamples) in ((_PREMULTIPLIED,), (_PLAIN_ALPHA,))
+def _extra_sample(page: Any) -> tuple[bool, bool]:
+    """Whether there is a sample besides the colours, and whether it is transparency."""
+    extra = int(page.samplesperpixel) in (2, 4)  # `_declared` allows no more
+    return extra, extra and tuple(page.extrasamples) in ((_PREMULTIPLIED,), (_PLAIN_ALPHA,))
 
 
 def _largest_in_use(page: Any) -> float | None:
@@ -217,45 +201,34 @@ def _largest_in_use(page: Any) -> float | None:
     return None
 
 
-def _declared(page: Any, label: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return the shape and dtype of the decoded page; refuse what is no picture."""
-    width, height = page.imagewidth, page.imagelength
-    check_size(width, height, label)
+def _declared(page: Any, label: str) -> tuple[bool, np.dtype[Any]]:
+    """Return whether the decoded page has colours, and its dtype; refuse what is no picture."""
+    check_size(label, page.imagewidth, page.imagelength)
     if "PhotometricInterpretation" not in page.tags:
-        raise CofuseError(
-            f"{label} does not say whether 0 is black or white (it has no "
-            "PhotometricInterpretation); export it again"
-        )
+        tag = "PhotometricInterpretation"
+        raise CofuseError(f"{label} does not say whether 0 is black ({tag}); export it again")
     if page.samplesperpixel > 1 and page.planarconfig not in (_CONTIGUOUS, _PLANES):
-        raise CofuseError(
-            f"{label} has its samples in an unknown order (PlanarConfiguration "
-            f"{int(page.planarconfig)}; expected 1 or 2); the file is damaged, export it again"
-        )
-    photometric, bits = int(page.photometric), page.bitspersample
+        order = f"PlanarConfiguration {int(page.planarconfig)}; expected 1 or 2"
+        raise damaged(label, f"has its samples in an unknown order ({order})")
+    photometric, bits, dtype = int(page.photometric), page.bitspersample, page.dtype
     colour = photometric in (_RGB, _PALETTE, _YCBCR)
     known = colour or photometric in (_WHITE_IS_ZERO, _BLACK_IS_ZERO)
     # tifffile turns YCbCr into RGB where the JPEG codec does it, and only there.
     if not known or (photometric == _YCBCR and page.compression != _JPEG):
         name = getattr(page.photometric, "name", str(page.photometric))
-        raise CofuseError(
-            f"{label} stores its colours as {name}; expected grey or RGB: convert it to RGB first"
-        )
+        raise CofuseError(f"{label} stores its colours as {name}; convert it to RGB first")
     channels = 3 if photometric in (_RGB, _YCBCR) else 1
     if page.samplesperpixel - channels not in (0, 1):
-        raise CofuseError(
-            f"{label} has {page.samplesperpixel} samples a pixel; expected 1 (grey) or 3 (RGB): "
-            "export it as grey or RGB"
-        )
-    small = page.dtype is not None and page.dtype.kind in "bu" and isinstance(bits, int)
-    dtype = np.dtype(np.uint8) if small and bits < 8 else page.dtype
-    fits = dtype is not None and dtype.newbyteorder("=") in DTYPES
+        count = page.samplesperpixel
+        raise CofuseError(f"{label} has {count} samples a pixel; export it as grey or RGB")
+    if dtype is not None and dtype.kind in "bu" and isinstance(bits, int) and bits < 8:
+        dtype = np.dtype(np.uint8)
+    fits = getattr(dtype, "name", "") in ("uint8", "uint16", "float32", "float64")
     if not fits or (photometric in (_PALETTE, _WHITE_IS_ZERO) and dtype.kind == "f"):
         raise CofuseError(
-            f"{label} has values of type {dtype}; expected uint8, uint16, float32 or float64: "
-            "convert it, for example to 16 bits"
+            f"{label} has {dtype} values; expected uint8, uint16, float32 or float64: convert it"
         )
-    dtype = np.dtype(np.uint8) if photometric == _PALETTE else dtype.newbyteorder("=")
-    return oriented_shape(width, height, colour, _orientation(page)), dtype
+    return colour, np.dtype(np.uint8) if photometric == _PALETTE else dtype.newbyteorder("=")
 
 
 def _check_segments(page: Any, label: str) -> None:
@@ -266,12 +239,11 @@ def _check_segments(page: Any, label: str) -> None:
     if not there or any(
         o < 1 or n < 1 or o + n > size for o, n in zip(offsets, lengths, strict=False)
     ):
-        raise CofuseError(
-            f"{label} lacks part of its pixels; the file is truncated, copy or export it again"
-        )
+        raise damaged(label, "lacks part of its pixels")
     bits = page.bitspersample * page.samplesperpixel * page.imagedepth
     ratio = _RATIOS.get(int(page.compression), _RATIO)
-    check_packing(page.imagewidth, page.imagelength, bits, sum(lengths), ratio, label)
+    width, height, packed = page.imagewidth, page.imagelength, sum(lengths)
+    check_size(label, width, height, bits=bits, packed=packed, ratio=ratio)
 
 
 def _interpret(samples: Pixels, page: Any) -> Pixels:
@@ -280,26 +252,23 @@ def _interpret(samples: Pixels, page: Any) -> Pixels:
     pixels = samples.astype(samples.dtype.newbyteorder("="), copy=False)
     if page.axes.replace("Z", "") == "SYX":
         pixels = np.moveaxis(pixels, 0, -1)
-    alpha = None
-    if _has_extra(page):
-        pixels, extra = pixels[..., :-1], pixels[..., -1:]
-        alpha = extra if _has_alpha(page) else None
+    if bits < 8 and photometric != _PALETTE:
+        pixels, bits = pixels.astype(np.uint8) * np.uint8(255 // (2**bits - 1)), 8
+    has_extra, has_alpha = _extra_sample(page)
+    alpha = pixels[..., -1:] if has_alpha else None
+    if has_extra:
+        pixels = pixels[..., :-1]
         if alpha is not None and int(page.extrasamples[0]) == _PREMULTIPLIED:
             pixels = _divided(pixels, alpha)
         pixels = pixels[..., 0] if pixels.shape[2] == 1 else pixels
-    small = isinstance(bits, int) and bits < 8
     if photometric == _PALETTE:
         table = np.asarray(page.colormap)
         # The table has 16 bits; some writers fill in 8-bit values all the same.
         table = (table >> 8 if table.max() > 255 else table).astype(np.uint8)
         pixels = np.moveaxis(table[:, pixels.astype(np.intp)], 0, -1)
-    elif small:
-        pixels = pixels.astype(np.uint8) * np.uint8(255 // (2**bits - 1))
-        pixels = 255 - pixels if photometric == _WHITE_IS_ZERO else pixels
     elif photometric == _WHITE_IS_ZERO:
         pixels = pixels.dtype.type(2**bits - 1) - pixels
     if alpha is not None:
-        alpha = alpha.astype(np.uint8) * np.uint8(255 // (2**bits - 1)) if small else alpha
         pixels = np.concatenate([pixels.reshape(*alpha.shape[:2], -1), alpha], axis=-1)
     return pixels
 
@@ -314,10 +283,3 @@ def _divided(colours: Pixels, alpha: Pixels) -> Pixels:
     if colours.dtype.kind == "u":
         values = np.minimum(np.rint(values), white)
     return values.astype(colours.dtype)
-
-
-def _orientation(page: Any) -> int:
-    """Return the orientation tag; 1, upright, where it is not valid."""
-    tag = page.tags.get("Orientation")
-    value = 1 if tag is None else tag.value
-    return int(value) if value in range(1, 9) else 1

@@ -1,28 +1,34 @@
-"""Pictures out: whole or not at all, and never with fewer bits than they had."""
+"""Files out: whole or not at all, and pictures never with fewer bits than they had."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from cofuse.arguments import check, check_number, check_path
 from cofuse.errors import CofuseError
 from cofuse.files.encoding import FORMATS, Content, suffix_of
-from cofuse.files.formats import PathLike
 from cofuse.files.metadata import Metadata, outgoing
-from cofuse.files.owners import hidden_name
-from cofuse.files.transaction import clear_leftovers, exists, move_without_replacing
+from cofuse.files.sources import PathLike
+from cofuse.files.transaction import (
+    clear_leftovers,
+    exists,
+    failed,
+    hidden_name,
+    move_without_replacing,
+)
 from cofuse.images import Pixels
-from cofuse.images.white import white_of_type
-
-__all__ = ["BitDepth", "check_destination", "check_output", "write_image", "written_whole"]
+from cofuse.images.values import white_of_type
 
 #: 8 or 16 bits, or floats from 0 to 1.
 BitDepth = Literal[8, 16, "float"]
@@ -47,7 +53,8 @@ def write_image(
 
     ``.png`` takes 8 and 16 bits, ``.tif``, ``.tiff`` and ``.ome.tif`` also floats (all without
     loss); ``.webp``, ``.bmp`` and ``.jpg`` 8 bits only. WebP knows no grey: a grey picture comes
-    back as RGB.
+    back as RGB. The file appears under its name only when it is complete. What the format cannot
+    hold, and what cannot or may not be written, is a `CofuseError`.
 
     Parameters
     ----------
@@ -71,16 +78,6 @@ def write_image(
         The value of ``alpha`` that hides all when it is converted; by default that of white.
     overwrite
         Whether an existing file may be replaced.
-
-    Returns
-    -------
-    Path
-        The file written. It appears under its name only when it is complete.
-
-    Raises
-    ------
-    CofuseError
-        The format cannot hold the picture, or the file cannot or may not be written.
     """
     image = np.asarray(image)
     path = check_output(
@@ -103,16 +100,15 @@ def write_image(
                 f"{path} cannot be written with alpha of shape {alpha.shape} and type "
                 f"{alpha.dtype}; expected {image.shape[:2]} and {image.dtype} as the picture has"
             )
-        alpha = _native(_converted(alpha, depth, opaque or white))
-    pixels = _native(_converted(image, depth, white))
-    known = None
+        alpha = _converted(alpha, depth, opaque or white)
+    pixels = _converted(image, depth, white)
     if metadata is not None:
         height, width = image.shape[:2]
         if pixels.dtype != image.dtype.newbyteorder("="):
             metadata = replace(metadata, white=None)  # it was of the values before
-        known = outgoing(metadata, width=width, height=height, colour=image.ndim == 3)
+        metadata = outgoing(metadata, width=width, height=height, colour=image.ndim == 3)
     with written_whole(path, overwrite=overwrite) as file:
-        FORMATS[suffix_of(path)].encode(file, Content(pixels, alpha, known, quality))
+        FORMATS[suffix_of(path)].encode(file, Content(pixels, alpha, metadata, quality))
     return path
 
 
@@ -126,28 +122,9 @@ def check_output(
 ) -> Path:
     """Check, without writing, that a picture can be written to ``path``.
 
-    Parameters
-    ----------
-    path
-        The file that is to be written.
-    overwrite
-        Whether an existing file may be replaced.
-    dtype
-        The dtype the picture will have, if it is known: not every format holds every depth.
-    depth
-        The depth it is to be converted to, if any.
-    alpha
-        Whether it will have transparency: not every format holds that.
-
-    Returns
-    -------
-    Path
-        ``path``, as a `Path`.
-
-    Raises
-    ------
-    CofuseError
-        As `write_image` would.
+    ``dtype`` is that of the picture if it is known, ``depth`` what it is to be converted to, and
+    ``alpha`` tells whether it has transparency: not every format holds everything. Raises what
+    `write_image` would.
     """
     check_path("path", path)
     path = Path(path)
@@ -156,18 +133,23 @@ def check_output(
         what = f"suffix {path.suffix!r}" if path.suffix else "no suffix"
         known = ", ".join(FORMATS)
         raise CofuseError(f"{path} has {what}, which names no picture format; use one of {known}")
-    converted = _dtype_at(np.dtype(np.uint8 if dtype is None else dtype), depth)
-    if dtype is not None:
-        _check_depth(path, converted)
+    converted = _dtype_at(np.dtype(np.uint8 if dtype is None else dtype), depth).name
+    if dtype is not None and converted not in FORMATS[suffix].dtypes:
+        others = " or ".join(s for s, f in FORMATS.items() if converted in f.dtypes)
+        bits = 16 if suffix == ".png" else 8
+        remedy = f"choose {others}, or give up the finer steps with `depth={bits}`"
+        if not others:
+            remedy = f"expected {', '.join(FORMATS['.tif'].dtypes)}"
+        raise CofuseError(f"{path} cannot hold values of type {converted}; {remedy}")
     if alpha and not FORMATS[suffix].alpha:
         remedy = " or ".join(suffix for suffix, f in FORMATS.items() if f.alpha)
         raise CofuseError(f"{path} cannot hold transparency; choose {remedy}, or leave alpha out")
-    check_destination(path, overwrite=overwrite)
-    return path
+    return check_destination(path, overwrite=overwrite)
 
 
-def check_destination(path: Path, *, overwrite: bool) -> None:
+def check_destination(path: PathLike, *, overwrite: bool) -> Path:
     """Refuse a file that may not be replaced, and a folder that cannot be written to."""
+    path = Path(path)
     folder = path.parent
     try:
         if not folder.is_dir():
@@ -182,9 +164,8 @@ def check_destination(path: Path, *, overwrite: bool) -> None:
     except OSError as error:
         raise CofuseError(f"{path} cannot be written: {error.strerror}; check the path") from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise CofuseError(
-            f"{path} cannot be written: no permission to write in {folder}; choose another folder"
-        )
+        raise CofuseError(f"{path} cannot be written: no permission in {folder}; choose another")
+    return path
 
 
 @contextmanager
@@ -213,33 +194,29 @@ def written_whole(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
         raise
     except (OSError, ValueError, RuntimeError) as error:  # the disk; Pillow; imagecodecs
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise CofuseError(
-            f"{path} could not be written ({reason}); nothing was left behind, "
-            "try another folder or format"
-        ) from error
+        raise failed(path, reason) from error
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def _dtype_at(dtype: np.dtype[Any], depth: BitDepth | None) -> np.dtype[Any]:
     """Return the dtype that values of ``dtype`` have at a depth."""
-    if depth is None:
+    if depth is None or (depth == "float" and dtype.kind == "f"):
         return dtype
-    if depth not in (8, 16, "float"):
+    kinds = {8: np.uint8, 16: np.uint16, "float": np.float32}
+    if depth not in tuple(kinds):
         raise CofuseError(f"`depth` is {depth!r}; expected 8, 16 or 'float'")
-    if depth == "float":
-        return dtype if dtype.kind == "f" else np.dtype(np.float32)
-    return np.dtype(np.uint8 if depth == 8 else np.uint16)
+    return np.dtype(kinds[depth])
 
 
 def _converted(image: Pixels, depth: BitDepth | None, white: float | None) -> Pixels:
     """Bring values to another depth, rounded; ``white`` becomes the white of that depth.
 
-    ``white`` None stands for the largest value of the dtype, 1.0 for floats.
+    They come in this machine's byte order, rows one after the other.
     """
     dtype = _dtype_at(image.dtype, depth)
     if dtype == image.dtype:
-        return image
+        return np.ascontiguousarray(image, dtype=dtype.newbyteorder("="))
     white = white_of_type(image.dtype) if white is None else white
     largest = white_of_type(dtype)
     result = np.empty(image.shape, dtype)
@@ -253,23 +230,54 @@ def _converted(image: Pixels, depth: BitDepth | None, white: float | None) -> Pi
     return result
 
 
-def _check_depth(path: Path, dtype: np.dtype[Any]) -> None:
-    """Refuse values that the format cannot store."""
-    allowed, all_types = FORMATS[suffix_of(path)].dtypes, FORMATS[".tif"].dtypes
-    if dtype.name in allowed:
-        return
-    if dtype.name not in all_types:
-        expected = f"expected {', '.join(all_types)}"
-    else:
-        remedy = " or ".join(s for s, f in FORMATS.items() if dtype.name in f.dtypes)
-        bits = 16 if "uint16" in allowed else 8
-        expected = (
-            f"this format holds {' and '.join(allowed)} only: choose {remedy}, or give up the "
-            f"finer steps with `depth={bits}`"
-        )
-    raise CofuseError(f"{path} cannot hold values of type {dtype.name}; {expected}")
+def index_dtype(frames: int) -> np.dtype[Any]:
+    """Return the dtype in which every index has its own grey: 8 bits up to 256 frames, else 16."""
+    return np.dtype(np.uint8 if frames <= 256 else np.uint16)
 
 
-def _native(pixels: Pixels) -> Pixels:
-    """Bring values into this machine's byte order, rows one after the other."""
-    return np.ascontiguousarray(pixels, dtype=pixels.dtype.newbyteorder("="))
+def index_picture(index: NDArray[Any], frames: int) -> NDArray[Any]:
+    """Show frame indices as grey, the first frame black and the last white, in `index_dtype`."""
+    dtype = index_dtype(frames)
+    scale = white_of_type(dtype) / max(frames - 1, 1)
+    return np.rint(index.astype(np.float64) * scale).astype(dtype)
+
+
+def write_json(path: PathLike, data: Mapping[str, Any], *, overwrite: bool = False) -> Path:
+    """Write a report as UTF-8 JSON, whole or not at all.
+
+    NaN and infinities are refused: JSON does not know them. `plain` makes them None.
+    """
+    path = Path(path)
+    try:
+        text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        content = text.encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CofuseError(
+            f"{path} cannot be written as JSON ({error}); expected finite numbers, text, lists "
+            "and dictionaries"
+        ) from error
+    with written_whole(path, overwrite=overwrite) as file:
+        file.write(content)
+    return path
+
+
+def plain(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn values into what JSON knows: NaN and infinities into None, paths into text."""
+    return {str(key): _plain(item) for key, item in facts.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return plain(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int):
+        return value
+    # A file's name may hold bytes that are no text; JSON cannot.
+    return str(value).encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -10,16 +10,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
-import cv2
 import numpy as np
 
-from cofuse.images import Levels, Stack, luminance
+from cofuse.images import Levels, Stack
 
-__all__ = ["distinct_frames"]
-
-#: Brightness is compared in blocks: about so many along the shorter side, of this many pixels at
-#: least, so that noise hardly counts; fewer than this many in all say nothing about half a picture.
-_BLOCKS, _BLOCK, _FEWEST = 128, 8, 16
+#: Thumbnails of fewer pixels say nothing about half a picture.
+_FEWEST = 16
 #: A frame shows another scene if over half of the picture it differs from the median of all by
 #: more than this share of it and this many grey levels: exposures that are matched or flicker
 #: differ by less, and so do the surroundings of blurred outlines.
@@ -30,7 +26,7 @@ def distinct_frames(stack: Stack) -> list[int]:
     """Find the numbers of the frames to be fused; those of other brightness are warned of."""
     if len(stack) == 1:
         return [0]
-    with stack.ahead(lambda number: _thumbnail(stack, number)) as coming:
+    with stack.ahead(stack.thumbnail) as coming:
         thumbnails = list(coming)
     kept: list[int] = []
     # The reference comes first: of it and its copies it is the one that stays.
@@ -60,13 +56,3 @@ def _of_other_brightness(thumbnails: Sequence[Levels]) -> list[int]:
     allowed = _SHARE * np.abs(usual) + _LEVELS
     odd = [float(np.median(np.abs(own - usual) / allowed)) > 1.0 for own in thumbnails]
     return [] if all(odd) else [number for number, is_odd in enumerate(odd) if is_odd]
-
-
-def _thumbnail(stack: Stack, number: int) -> Levels:
-    """Luminance of a frame in grey levels, made smaller."""
-    scale = max(_BLOCK, min(stack.height, stack.width) // _BLOCKS)
-    rows, columns = (max(1, length // scale) for length in stack.shape[:2])
-    # What is left over at the lower and right border counts in the last blocks. To be made smaller
-    # first takes a fraction of the time, and values that are rounded say as much of brightness.
-    small = cv2.resize(stack[number], (columns, rows), interpolation=cv2.INTER_AREA)
-    return luminance(stack.to_levels(small))

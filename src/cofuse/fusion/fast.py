@@ -1,75 +1,126 @@
-"""Choose pixels by the operator's activity, and restore by shrinkage of DCT coefficients."""
+"""The weights of `fast`: at every pixel the frame with the most activity under an operator.
+
+Activity is averaged over a window, at every other pixel, after the noise in each coefficient was
+taken off. The frame that is chosen has weight 1; along borders of the choice each band is blended
+as widely as its finest detail is.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.fusion.choice import Choice, choose, compose, remove_small_regions, window_activity
-from cofuse.fusion.presets import FastSettings
-from cofuse.fusion.run import Run
-from cofuse.images import Fusion, Levels, Pixels
-from cofuse.operators import AnalysisOperator, load_operator
-from cofuse.operators.patches import patch_positions
-from cofuse.operators.reconstruction import check_orthonormal, shrink, shrink_twice
+from cofuse.fusion.mixing import Choice, choose
+from cofuse.images import LUMINANCE_WEIGHTS, Levels, Stack, luminance, to_opponent
+from cofuse.images.planes import REACH, WINDOWS, blurred
+from cofuse.images.tiles import MULTIPLE, Tile, map_ahead, parts_of, relative
+from cofuse.model.telling import octaves_in_filters
+from cofuse.operators import AnalysisOperator
 from cofuse.sensor import NoiseLaw
-from cofuse.sensor.spectrum import luminance_levels, noise_seen
 
-__all__ = ["FastRun"]
+#: Distance in pixels of the patches whose activity is compared.
+_STEP = 2
+#: Threshold of coefficients in standard deviations of the noise in them.
+_THRESHOLD = 3.0
+#: Sides of the boxes, each passed twice, that blend the choice in each band: as wide as the finest
+#: detail in it. The finest band is not blended, lest it be averaged away where the choice changes
+#: from pixel to pixel.
+_BLENDS = (1, *WINDOWS)
+#: Side in pixels of the parts of a tile.
+_PART = 256
+#: Bytes for a pixel of a tile that choosing takes.
+_BYTES = 250
 
 
-@dataclass(kw_only=True)
-class FastRun(Run):
-    """Fast and without a trained model."""
+class ActivityWeigher:
+    """Weighs frames by their activity.
 
-    settings: FastSettings
-    operator: AnalysisOperator
+    Parameters
+    ----------
+    operator
+        The analysis operator Ω.
+    window
+        Side in pixels over which activity is averaged.
+    law
+        The noise of the frames.
+    """
 
-    def fuse(self, noise: NoiseLaw | None, denoise: float) -> Fusion:
-        """Fuse; ``denoise`` blends the composed picture with the restored one."""
-        law = self.find_noise(noise)
-        image, choice = self.choose_and_restore(law.levels * law.at_mid_grey, denoise)
-        return self.result(image, choice, estimated=noise is None)
+    side = 1024
 
-    def choose_and_restore(
-        self, levels: NDArray[np.float64], denoise: float
-    ) -> tuple[Pixels, Choice]:
-        """Choose pixels, compose, and where there is noise restore the composed picture.
+    def __init__(self, operator: AnalysisOperator, window: int, law: NoiseLaw) -> None:
+        self.operator = operator
+        #: The window in patches, an odd number.
+        self.patches = window // _STEP | 1
+        reach = operator.patch_size + _STEP * self.patches + 2 * (max(_BLENDS) // 2)
+        self.halo = -(-reach // MULTIPLE) * MULTIPLE
+        levels = law.levels * law.at_mid_grey
+        if levels.shape[1] == 3:
+            # The noise of a luminance, from that of orthonormal planes.
+            parts = to_opponent(np.array([[LUMINANCE_WEIGHTS]]))[0, 0]
+            levels = np.sqrt(np.einsum("p,fpb->fb", parts**2, levels**2))[:, None]
+        noise = np.sqrt(levels[:, 0] ** 2 @ octaves_in_filters(operator.filters).T)
+        #: What is taken off the coefficients of each frame.
+        self.thresholds = [_THRESHOLD * own if own.any() else None for own in noise]
 
-        ``levels`` are those of a `NoiseLaw`: every coefficient is held against the noise in it.
-        """
-        stack, settings, operator = self.stack, self.settings, self.operator
-        restoring = load_operator(settings.restoring_operator) if levels.any() else None
-        if restoring:
-            patch_positions(stack.shape, restoring.patch_size, 1)
-            check_orthonormal(restoring)
+    def look(self, stack: Stack, tile: Tile) -> Chosen:
+        """Choose a frame at every pixel of a tile and its halo."""
 
-        def activity(index: int) -> Levels:
-            picture = stack.luminance(index)
-            if restoring:
-                noise = noise_seen(restoring.filters, luminance_levels(levels[index]))
-                picture = shrink(picture, restoring, sigma=noise)
-            return window_activity(picture, operator, window=settings.window)
+        def activity(number: int) -> Levels:
+            light = luminance(stack.part_levels(number, tile.around))
+            return self.activity(light, self.thresholds[number])
 
-        with self.stage("choice"):
-            choice = choose(self.each_frame("choice", activity))
-            fair_share = choice.index.size / len(stack)
-            choice = remove_small_regions(choice, round(settings.smallest_region * fair_share))
-        with self.stage("composition"):
-            image = compose(stack, choice.index, progress=self.progress)
-        if restoring and denoise > 0:
-            typical = np.sqrt((levels**2).mean(axis=0))
-            by_plane = dict(zip(self.plane_names(), typical, strict=True))
+        choice = choose(map_ahead(activity, range(len(stack)), pixels=tile.pixels))
+        return Chosen(tile, (stack.height, stack.width), choice)
 
-            def restore(plane: Levels, name: str) -> Levels:
-                noise = noise_seen(restoring.filters, by_plane[name])
-                restored = shrink_twice(plane, restoring, sigma=noise)
-                return (
-                    restored if denoise == 1 else plane + np.float32(denoise) * (restored - plane)
-                )
+    def activity(self, light: Levels, thresholds: NDArray[np.float64] | None) -> Levels:
+        """Activity around every pixel of a luminance (H, W)."""
+        values = self.operator.activity(light, step=_STEP, thresholds=thresholds)
+        mean = blurred(values, self.patches)
+        # A patch stands at its centre; beyond the outermost ones their activity is repeated.
+        back = -(self.operator.patch_size - 1) / 2 / _STEP
+        place = np.array([[1 / _STEP, 0, back], [0, 1 / _STEP, back]])
+        flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+        size = light.shape[1], light.shape[0]
+        border = cv2.BORDER_REPLICATE
+        large = cv2.warpAffine(mean, place, size, flags=flags, borderMode=border)
+        return np.asarray(large, np.float32)
 
-            with self.stage("restoration"):
-                image = self.by_plane("restoration", stack.to_levels(image), restore)
-        return image, choice
+
+@dataclass(frozen=True)
+class Chosen:
+    """The frame chosen at every pixel of a tile and its halo; parts have sides of ``part``."""
+
+    tile: Tile
+    shape: tuple[int, int]
+    choice: Choice
+    part: int = _PART
+
+    def parts(self) -> Iterable[tuple[Tile, list[int]]]:
+        """Cut the tile into parts, each with the frames that are chosen in it or near it."""
+        for part in parts_of(self.tile, self.part, self.shape, REACH):
+            chosen = self.choice.index[relative(part.around, self.tile.around)]
+            yield part, np.unique(chosen).tolist()
+
+    def weigh(self, part: Tile, frames: dict[int, Levels]) -> Levels:
+        """Blend the choice, band by band."""
+        chosen = self.choice.index[relative(part.around, self.tile.around)]
+        weights = []
+        for number in frames:
+            mine = (chosen == number).astype(np.float32)
+            weights.append([blurred(blurred(mine, side), side)[part.within] for side in _BLENDS])
+        return np.array(weights, np.float32)
+
+    def confidence(self, part: Tile, weights: Levels) -> Levels:
+        """How much more activity the chosen frame has than the next."""
+        return self.choice.confidence[relative(part.here, self.tile.around)]
+
+
+def working_bytes(shape: tuple[int, int]) -> int:
+    """Bytes that choosing and mixing in a tile take."""
+    side = ActivityWeigher.side + 128
+    return _BYTES * math.prod(min(side, length) for length in shape)

@@ -6,8 +6,9 @@ The noise level σ is always in 8-bit grey levels (0-255 scale), whatever the de
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
@@ -18,18 +19,20 @@ from cofuse.fusion.presets import (
     AutoSettings,
     FastSettings,
     FusionSettings,
+    PaperSettings,
     check_method,
     preset_name,
     resolve_preset,
 )
 from cofuse.images import Fusion, Stack
-from cofuse.model.devices import resolve_device
+from cofuse.model.runtime import resolve_device
 from cofuse.operators import AnalysisOperator
 from cofuse.operators.patches import patch_positions
 from cofuse.progress import Preview, ProgressCallback, silent
 from cofuse.sensor.law import NoiseLaw
 
-__all__ = ["fuse"]
+if TYPE_CHECKING:
+    from cofuse.fusion.mixing import Weigher
 
 
 def fuse(
@@ -76,18 +79,17 @@ def fuse(
     white
         The value of white when ``frames`` are arrays; see `Stack`.
     max_memory
-        Most bytes of memory that this process should have: ``auto`` takes smaller tiles where it
-        must, and what cannot fit is refused at once. Default: at most 60 % of what is free. Frames
-        that are no arrays are kept in a temporary file. ``fast`` and ``paper`` hold whole pictures
-        in floats.
+        Most bytes of memory that this process should have: tiles are smaller where they must be,
+        and what cannot fit is refused at once. Default: at most 60 % of what is free. Frames that
+        are no arrays are kept in a temporary file. ``paper`` holds whole pictures in floats.
     device
-        ``"cuda"`` or ``"mps"`` to run the model of the preset ``auto`` there (needs the extra
-        ``gpu``), ``"cpu"``, or ``"auto"`` for CUDA if there is any and it is worth its while.
+        ``"cuda"`` or ``"mps"`` to run the trained networks there (needs the extra ``gpu``), not
+        with ``paper``; ``"cpu"``, or ``"auto"`` for CUDA if there is any and it is worth its while.
     progress
         Called with a `Progress` now and then; may raise to cancel.
     preview
-        Called with rows, columns and pixels of every part of the picture that is ready, with the
-        preset ``auto``; where there is noise, before and after it is taken out.
+        Called with rows, columns and pixels of every part of the picture that is ready, not with
+        ``paper``; where there is noise, before and after it is taken out.
 
     Returns
     -------
@@ -139,27 +141,40 @@ def fuse(
         patch_positions(stack.shape, operator.patch_size, 1)  # refuses a picture below patch size
     # Frames are looked at several times: each is decoded and brought into place once.
     with stack.kept() as kept:
-        if isinstance(settings, AutoSettings):
-            from cofuse.fusion.auto import AutoRun
+        if isinstance(settings, PaperSettings):
+            from cofuse.fusion.paper import PaperRun
 
-            return AutoRun(
-                stack=kept,
-                settings=settings,
-                progress=progress,
-                keep_features=plan.keep_features,
-                device=resolve_device(device, pixels=pixels),
-                preview=preview,
-            ).fuse(law, denoise)
-        assert operator is not None, "the other methods have one"
-        if isinstance(settings, FastSettings):
-            from cofuse.fusion.fast import FastRun
+            assert operator is not None, "it has one"
+            paper = PaperRun(stack=kept, settings=settings, progress=progress, operator=operator)
+            return paper.fuse(law, denoise)
+        from cofuse.fusion.mixing import MixingRun
 
-            fast = FastRun(stack=kept, settings=settings, progress=progress, operator=operator)
-            return fast.fuse(law, denoise)
-        from cofuse.fusion.paper import PaperRun
+        place = resolve_device(device, pixels=pixels)
+        return MixingRun(
+            stack=kept,
+            progress=progress,
+            weigher=_weigher(settings, operator, place, plan.side),
+            model=settings.model,
+            device=place,
+            preview=preview,
+        ).fuse(law, denoise)
 
-        paper = PaperRun(stack=kept, settings=settings, progress=progress, operator=operator)
-        return paper.fuse(law, denoise)
+
+def _weigher(
+    settings: AutoSettings | FastSettings, operator: AnalysisOperator | None, device: str, side: int
+) -> Callable[[NoiseLaw], Weigher]:
+    """What makes the weigher of a preset, once the noise is known."""
+    if isinstance(settings, AutoSettings):
+        from cofuse.model.runtime import load_networks
+        from cofuse.model.telling import frames_told
+        from cofuse.model.weighing import ModelWeigher, part_side
+
+        networks = load_networks(settings.model, device)
+        return lambda law: ModelWeigher(networks, frames_told(law), side, part_side(side))
+    from cofuse.fusion.fast import ActivityWeigher
+
+    assert operator is not None, "it has one"
+    return lambda law: ActivityWeigher(operator, settings.window, law)
 
 
 def _given_noise(stack: Stack, sigma: float | None, noise: NoiseLaw | None) -> NoiseLaw | None:

@@ -15,16 +15,12 @@ from numpy.typing import DTypeLike
 
 from cofuse.errors import CofuseError
 from cofuse.images.memory import default_ceiling, format_size, most_memory, used_memory
-from cofuse.model import restoring, weighing
-
-__all__ = ["Plan", "Work", "estimate_seconds", "least_memory", "plan_fusion"]
 
 #: Bytes of the program with its libraries and compiled kernels.
 _PROGRAM = 220_000_000
 #: Bytes that every stage takes whatever the size of the picture, and that the noise estimate takes.
 _SPARE, _NOISE = 60_000_000, 360_000_000
-#: Bytes a pixel, beside the result, of `fast` (and for each channel) and of `paper`.
-_FAST_BYTES, _FAST_BYTES_A_CHANNEL = 40, 20
+#: Bytes a pixel, beside the result, of `paper`.
 _PAPER_BYTES = 650
 #: Seconds of one processor to weigh and mix a pixel of a frame, and to restore one of the picture.
 _SECONDS_TO_WEIGH, _SECONDS_TO_RESTORE = 1.2e-6, 2.4e-6
@@ -48,12 +44,9 @@ class Work:
 
 @dataclass(frozen=True)
 class Plan:
-    """Whether the features of all frames of a large tile are kept, and the bytes needed at most.
+    """Side of the tiles of `auto` in pixels, and the bytes needed at most."""
 
-    Where they do not fit, tiles are small and networks look at every frame again.
-    """
-
-    keep_features: bool
+    side: int
     peak: int
 
 
@@ -75,7 +68,9 @@ def plan_fusion(work: Work, *, max_memory: int | None = None, begun: bool = Fals
     CofuseError
         Even with small tiles it would take more than ``max_memory``, or than there is.
     """
-    least = least_memory(work)
+    from cofuse.model import weighing  # loads OpenCV, which takes a while
+
+    least = _peak(work, weighing.LEAST_SIDE)
     most = max_memory or least if begun else most_memory(max_memory)
     if least > most:
         height, width = work.shape[:2]
@@ -90,15 +85,18 @@ def plan_fusion(work: Work, *, max_memory: int | None = None, begun: bool = Fals
         )
     # What the caller has already, leftovers and arrays, makes tiles smaller but refuses nothing.
     more = max(0, used_memory() - _PROGRAM)
-    roomy = _peak(work, keep_features=True)
-    if roomy + more <= (default_ceiling() if max_memory is None else max_memory):
-        return Plan(keep_features=True, peak=roomy)
-    return Plan(keep_features=False, peak=least)
+    left = (default_ceiling() if max_memory is None else max_memory) - more
+    side = next(
+        (s for s in weighing.tile_sides(work.frames) if _peak(work, s) <= left), weighing.LEAST_SIDE
+    )
+    return Plan(side, _peak(work, side))
 
 
 def least_memory(work: Work) -> int:
     """Bytes that a fusion takes with small tiles."""
-    return _peak(work, keep_features=False)
+    from cofuse.model import weighing  # loads OpenCV, which takes a while
+
+    return _peak(work, weighing.LEAST_SIDE)
 
 
 def estimate_seconds(work: Work, *, restore: bool, processors: int) -> float:
@@ -108,16 +106,23 @@ def estimate_seconds(work: Work, *, restore: bool, processors: int) -> float:
     return height * width * seconds / processors
 
 
-def _peak(work: Work, *, keep_features: bool) -> int:
+def _peak(work: Work, side: int) -> int:
     """Most bytes of the process at any stage, beside arrays of the caller's."""
+    from cofuse.fusion import fast
+    from cofuse.model import restoring, weighing
+
     height, width = work.shape[:2]
     pixels, channels = height * width, math.prod(work.shape[2:])
     frame = pixels * channels * np.dtype(work.dtype).itemsize
     # While frames come in: the file, the picture, the aligned picture, and the reference.
     stages = [0 if work.in_memory else 5 * frame]
-    if work.preset == "auto":
+    if work.preset == "paper":
+        stages.append(_PAPER_BYTES * pixels + frame)
+    else:
         maps = pixels * ((1 if work.frames <= 256 else 2) + 4)
-        tiles = weighing.working_bytes((height, width), work.frames, keep=keep_features)
+        tiles = weighing.working_bytes((height, width), work.frames, side)
+        if work.preset == "fast":
+            tiles = fast.working_bytes((height, width))
         if work.restores:
             tiles = max(tiles, restoring.working_bytes((height, width)))
         stages += [
@@ -125,8 +130,4 @@ def _peak(work: Work, *, keep_features: bool) -> int:
             maps + frame + tiles,
             maps + 3 * frame,  # writing to a compressed format
         ]
-    elif work.preset == "paper":
-        stages.append(_PAPER_BYTES * pixels + frame)
-    else:
-        stages.append((_FAST_BYTES + _FAST_BYTES_A_CHANNEL * channels) * pixels + frame)
     return _PROGRAM + _SPARE + max(stages)

@@ -12,20 +12,8 @@ import numpy as np
 
 from cofuse.arguments import check, check_number
 from cofuse.errors import CofuseError
-from cofuse.model.devices import DEVICES, resolve_device
-from cofuse.model.runtime import model_folder
+from cofuse.model.runtime import DEVICES, model_folder, resolve_device
 from cofuse.operators import AnalysisOperator, load_operator
-
-__all__ = [
-    "PRESETS",
-    "AutoSettings",
-    "FastSettings",
-    "FusionSettings",
-    "PaperSettings",
-    "check_method",
-    "preset_name",
-    "resolve_preset",
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +34,7 @@ class AutoSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class FastSettings:
-    """Pixels chosen by an operator's activity; noise is shrunk. No trained model.
+    """Frames chosen pixel by pixel by an operator's activity, mixed and restored as by ``auto``.
 
     Attributes
     ----------
@@ -54,23 +42,18 @@ class FastSettings:
         Name or file of the operator that measures activity.
     window
         Side in pixels over which activity is averaged.
-    smallest_region
-        Regions of the choice smaller than this share of a frame's fair share (the picture over the
-        number of frames) are given to their surroundings.
-    restoring_operator
-        Name or file of the orthonormal operator that restores.
+    model
+        Name or folder of the trained model that restores.
     """
 
     operator: str = "separable-7"
     window: int = 11
-    smallest_region: float = 0.02
-    restoring_operator: str = "dct-7"
+    model: str = "auto"
 
     def __post_init__(self) -> None:
         _check_name("operator", self.operator)
-        _check_name("restoring_operator", self.restoring_operator)
+        _check_name("model", self.model)
         check_number("window", self.window, 1, whole=True)
-        check_number("smallest_region", self.smallest_region, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,8 +109,8 @@ def _check_name(name: str, value: object) -> None:
 
 FusionSettings = AutoSettings | FastSettings | PaperSettings
 
-#: The settings by name. ``auto`` makes the best picture; ``fast`` does without the trained model;
-#: ``paper`` is the letter read literally. `dataclasses.replace` makes others of them.
+#: The settings by name. ``auto`` makes the best picture; ``fast`` chooses frames without a trained
+#: model; ``paper`` is the letter read literally. `dataclasses.replace` makes others of them.
 PRESETS: Mapping[str, FusionSettings] = MappingProxyType(
     {"auto": AutoSettings(), "fast": FastSettings(), "paper": PaperSettings()}
 )
@@ -160,28 +143,28 @@ def check_method(
     """
     check_number("denoise", denoise, 0, 1)
     check("device", device, f"one of {', '.join(DEVICES)}", lambda given: isinstance(given, str))
+    if isinstance(settings, PaperSettings):
+        if device not in ("auto", "cpu"):
+            raise CofuseError(
+                f"device {device} was asked for, but the preset paper runs on no device; use "
+                "another preset, or `device='cpu'`"
+            )
+        if denoise != 1:
+            raise CofuseError(
+                f"`denoise` is {denoise}, but the letter's method restores whole; use the preset "
+                "auto or fast, or sigma 0"
+            )
+    else:
+        if device != "auto":
+            resolve_device(device)
+        model_folder(settings.model)
     if isinstance(settings, AutoSettings):
         if operator is not None:
             raise CofuseError(
                 "an operator was given, but the trained model has filters of its own; use "
                 "operators with the preset fast or paper"
             )
-        if device != "auto":
-            resolve_device(device)
-        model_folder(settings.model)
         return None
-    if device not in ("auto", "cpu"):
-        raise CofuseError(
-            f"device {device} was asked for, but only the preset auto runs on devices; use it, or "
-            "`device='cpu'`"
-        )
-    if isinstance(settings, PaperSettings) and denoise != 1:
-        raise CofuseError(
-            f"`denoise` is {denoise}, but the letter's method restores whole; use the preset auto "
-            "or fast, or sigma 0"
-        )
-    if isinstance(settings, FastSettings):
-        load_operator(settings.restoring_operator)
     if isinstance(operator, AnalysisOperator):
         return operator
     return load_operator(settings.operator if operator is None else operator)

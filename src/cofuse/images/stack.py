@@ -19,16 +19,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from cofuse.arguments import check, check_number
 from cofuse.errors import CofuseError
-from cofuse.images.arrays import as_array, checked, describe
-from cofuse.images.colour import luminance
-from cofuse.images.spill import Shelf
-from cofuse.images.threads import done_ahead, processors
-from cofuse.images.white import found_white, white_of_type
+from cofuse.images.memory import Shelf
+from cofuse.images.planes import luminance
+from cofuse.images.tiles import done_ahead, processors
+from cofuse.images.values import as_array, checked, describe, found_white, white_of_type
 
 __all__ = ["PartReader", "Pixels", "Stack"]
 
 #: A float frame whose values pass this is certainly not on the 0-1 scale.
 _FLOAT_SCALE_LIMIT = 16.0
+
+#: Thumbnails have about so many pixels along their shorter side, each the mean of a block of at
+#: least so many pixels along a side, so that noise hardly counts.
+_THUMBNAIL, _BLOCK = 128, 8
 
 #: Two frames are read at a time; more where they are so small that all together take no more.
 _READ_AT_A_TIME, _READ_BYTES = 2, 96 << 20
@@ -81,6 +84,8 @@ class Stack:
         self._concurrent = concurrent
         self._in_memory = False
         self._shelf: Shelf | None = None
+        #: Thumbnails of frames that were kept, in native values.
+        self._thumbnails: tuple[Pixels, ...] = ()
         #: Number of the frame that the others were brought into place of, if they were.
         self.reference: int | None = None
         first = checked(self._readers[0](), self.names[0]) if kind is None else None
@@ -145,6 +150,7 @@ class Stack:
         made = copy(self)
         made._readers = tuple(readers)
         made._in_memory, made._shelf, made._floats_to_1 = False, None, False
+        made._thumbnails = ()
         made.reference = None
         made.names = self.names if names is None else tuple(names)
         made.shape = self.shape if shape is None else shape
@@ -176,6 +182,7 @@ class Stack:
         some = copy(self)
         some._readers = tuple(self._readers[number] for number in numbers)
         some.names = tuple(self.names[number] for number in numbers)
+        some._thumbnails = self._thumbnails and tuple(self._thumbnails[k] for k in numbers)
         at = {number: place for place, number in enumerate(numbers)}
         some.reference = None if self.reference is None else at.get(self.reference)
         return some
@@ -263,11 +270,14 @@ class Stack:
             yield self
             return
         kept = copy(self)
+        thumbnails = []
         with Shelf(len(self), self.shape, self.dtype) as shelf:
             with self.ahead(self.__getitem__) as coming:
                 for index, frame in enumerate(coming):
                     shelf.write(index, frame)
+                    thumbnails.append(_thumbnail(frame))
                     del frame
+            kept._thumbnails = tuple(thumbnails)
             kept._readers = tuple(partial(shelf.read, index) for index in range(len(self)))
             kept._shelf = shelf
             yield kept
@@ -300,6 +310,20 @@ class Stack:
             np.clip(np.rint(values, out=values), 0, np.iinfo(self.dtype).max, out=values)
         return values.astype(self.dtype)
 
+    def thumbnail(self, index: int) -> Levels:
+        """Luminance of a frame in grey levels, made smaller; of `kept` frames it is at hand."""
+        small = self._thumbnails[index] if self._thumbnails else _thumbnail(self[index])
+        return luminance(self.to_levels(small))
+
     def luminance(self, index: int) -> Levels:
         """Read one frame as grey levels of its luminance, shape (H, W)."""
         return luminance(self.to_levels(self[index]))
+
+
+def _thumbnail(frame: Pixels) -> Pixels:
+    """Means of blocks of a frame; what is left over at two borders counts in the last blocks."""
+    import cv2  # takes a while to load
+
+    scale = max(_BLOCK, min(frame.shape[:2]) // _THUMBNAIL)
+    rows, columns = (max(1, length // scale) for length in frame.shape[:2])
+    return np.asarray(cv2.resize(frame, (columns, rows), interpolation=cv2.INTER_AREA))

@@ -1,20 +1,31 @@
-"""Tiles: parts of a picture that are worked on one after the other, each with a halo."""
+"""Tiles, parts of a picture that are worked on one by one with a halo, and threads to do so.
+
+What runs in threads is compiled code that lets go of Python's lock. They live no longer than the
+work; OpenCV keeps its own, whose number is its owner's affair and not touched.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import math
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = ["GREY", "MULTIPLE", "Tile", "padded", "tiles_of"]
 
 #: Sides of the networks' inputs are multiples of this.
 MULTIPLE = 16
 #: The value that networks count from, white at 1: padding with it is as good as nothing.
 GREY = 0.5
+#: Pixels that take a millisecond or so, ten times as long as to start and end a thread.
+_WORTH_THREADS = 50_000
 
 
 @dataclass(frozen=True)
@@ -46,13 +57,14 @@ class Tile:
         return self.around_rows, self.around_columns
 
     @property
+    def pixels(self) -> int:
+        """Number of pixels, halo included."""
+        return math.prod(part.stop - part.start for part in self.around)
+
+    @property
     def within(self) -> tuple[slice, slice]:
         """Rows and columns of the tile within its halo."""
-        rows, columns = (
-            slice(part.start - whole.start, part.stop - whole.start)
-            for part, whole in zip(self.here, self.around, strict=True)
-        )
-        return rows, columns
+        return relative(self.here, self.around)
 
 
 def tiles_of(shape: tuple[int, int], side: int, halo: int) -> Iterator[Tile]:
@@ -66,6 +78,27 @@ def tiles_of(shape: tuple[int, int], side: int, halo: int) -> Iterator[Tile]:
         yield Tile.of((rows, columns), shape, halo)
 
 
+def parts_of(tile: Tile, side: int, shape: tuple[int, int], halo: int) -> Iterator[Tile]:
+    """Cut a tile of a picture into parts of ``side`` pixels with a halo of their own."""
+    rows, columns = tile.here
+    for top in range(rows.start, rows.stop, side):
+        for left in range(columns.start, columns.stop, side):
+            here = (
+                slice(top, min(top + side, rows.stop)),
+                slice(left, min(left + side, columns.stop)),
+            )
+            yield Tile.of(here, shape, halo)
+
+
+def relative(inner: tuple[slice, slice], outer: tuple[slice, slice]) -> tuple[slice, slice]:
+    """Rows and columns counted from the start of others."""
+    rows, columns = (
+        slice(own.start - whole.start, own.stop - whole.start)
+        for own, whole in zip(inner, outer, strict=True)
+    )
+    return rows, columns
+
+
 def padded(
     planes: NDArray[np.float32], multiple: int = MULTIPLE, beyond: float | None = None
 ) -> NDArray[np.float32]:
@@ -77,3 +110,61 @@ def padded(
     if beyond is None:
         return np.pad(planes, sides, mode="edge")[None]
     return np.pad(planes, sides, constant_values=beyond)[None]
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def done_ahead(
+    work: Callable[[Item], Result], items: Iterable[Item], *, workers: int
+) -> Iterator[Iterator[Result]]:
+    """Give the results of ``work`` on items, in their order, made on threads before they are due.
+
+    As many items are under way or waiting as there are workers, beside the one that was given
+    last. An error comes where its result was due, and ends the iteration. On leaving, what has
+    not begun is dropped and what has is waited for: no thread is left. One worker is one thread
+    beside the caller's; with none, all is done by the caller when it is due.
+    """
+    if workers < 1:
+        yield map(work, items)
+        return
+    rest = iter(items)
+    pool = ThreadPoolExecutor(workers, "cofuse-ahead")
+
+    def results() -> Iterator[Result]:
+        due: deque[Future[Result]] = deque(
+            pool.submit(work, item) for item in islice(rest, workers)
+        )
+        while due:
+            # No name is left that would hold a result after it was given.
+            result = due.popleft().result()
+            due.extend(pool.submit(work, item) for item in islice(rest, 1))
+            yield result
+            del result
+
+    try:
+        yield results()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def map_ahead(
+    work: Callable[[Item], Result], items: Iterable[Item], *, pixels: int
+) -> Iterator[Result]:
+    """Map items in their order, on as many threads as there are processors.
+
+    Where a piece of work is about so few ``pixels`` that threads would cost more than they save,
+    the caller does it.
+    """
+    workers = processors() if pixels >= _WORTH_THREADS else 0
+    with done_ahead(work, items, workers=workers) as coming:
+        yield from coming

@@ -21,18 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Aligning", "Fusing", "Maps", "Reading", "Request", "Writing", "fuse_files"]
 
-_GROUPS = {
-    "reading": Reading,
-    "aligning": Aligning,
-    "fusing": Fusing,
-    "writing": Writing,
-    "maps": Maps,
+_GROUPS: dict[str, Any] = {
+    kind.__name__.lower(): kind for kind in (Reading, Aligning, Fusing, Writing, Maps)
 }
-#: The group that every option is in.
+#: The group that every option is in, and how those are read that are files or words.
 _GROUP_OF = {field.name: name for name, kind in _GROUPS.items() for field in fields(kind)}
-#: Options that are files, and such as are read as they are typed on a command line.
-_PATHS = {f.name for kind in _GROUPS.values() for f in fields(kind) if "Path" in str(f.type)}
-_AS_TYPED = {"sigma", "max_memory", "bit_depth"}
+_KINDS: dict[str, Any] = {
+    f.name: Path for kind in _GROUPS.values() for f in fields(kind) if "Path" in str(f.type)
+}
+_KINDS |= dict.fromkeys(("sigma", "max_memory", "bit_depth"), str)
 
 
 def fuse_files(
@@ -74,10 +71,8 @@ def fuse_files(
             raise CofuseError(
                 "`align_only` writes no picture; align with cofuse.align_stack and cofuse.aligned"
             )
-        if value is not None and name in _AS_TYPED:
-            value = str(value)
-        elif value is not None and name in _PATHS:
-            value = Path(value)
+        if value is not None and name in _KINDS:
+            value = _KINDS[name](value)
         given[_GROUP_OF[name]][name] = value
     groups = {name: kind(**given[name]) for name, kind in _GROUPS.items()}
     names = [inputs] if isinstance(inputs, str | Path) else inputs

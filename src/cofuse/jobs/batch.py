@@ -19,17 +19,14 @@ from cofuse import __version__
 from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
 from cofuse.files import plain, read_stack, write_json
-from cofuse.files.owners import is_of_this_machine, locked, who
-from cofuse.files.transaction import clear_leftovers
+from cofuse.files.transaction import clear_leftovers, is_of_this_machine, locked, who
 from cofuse.files.writing import check_destination
+from cofuse.jobs.frames import frames_in_words
 from cofuse.jobs.grouping import Group
-from cofuse.jobs.options import Maps, Request
-from cofuse.jobs.outputs import noise_in_words, preview_path
+from cofuse.jobs.options import Maps, Request, check_options, read_saved
+from cofuse.jobs.outputs import check_folder, noise_in_words, preview_path
 from cofuse.jobs.run import Job
-from cofuse.jobs.settings import check_options, read_saved
 from cofuse.progress import ProgressCallback, silent
-
-__all__ = ["SUMMARY", "Batch", "Result", "State", "lock_path"]
 
 #: The file, beside the results, that tells of all stacks.
 SUMMARY = "batch.json"
@@ -39,34 +36,22 @@ State = Literal["to do", "done", "done before", "skipped", "in work", "failed"]
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a stack.
-
-    Attributes
-    ----------
-    name, state
-        Which stack, and how it stands.
-    frames
-        Number of frames, or of files if they were not read.
-    reason
-        Why it was skipped or failed, or which process is at work on it.
-    width, height, sigma, sigma_counts, seconds, output
-        What its report says, where there is one.
-    warnings
-        Warnings during the work.
-    traceback
-        Of an error that is a bug.
-    """
+    """What became of a stack."""
 
     name: str
     state: State
+    #: Number of frames, or of files if they were not read.
     frames: int
+    #: Why it was skipped or failed, or which process is at work on it.
     reason: str | None = None
+    #: What its report says, where there is one.
     width: int | None = None
     height: int | None = None
     sigma: float | None = None
     sigma_counts: float | None = None
     seconds: float | None = None
     output: str | None = None
+    #: Warnings during the work; where an error came from that is a bug.
     warnings: tuple[str, ...] = ()
     traceback: str | None = field(default=None, repr=False)
 
@@ -76,34 +61,24 @@ class Result:
         before = "done before, " if self.state == "done before" else ""
         assert self.sigma is not None and self.sigma_counts is not None
         return (
-            f"{before}{self.frames} frame{'s' * (self.frames != 1)} of {self.width}x{self.height}, "
+            f"{before}{frames_in_words(self.frames)} of {self.width}x{self.height}, "
             f"{noise_in_words(self.sigma, self.sigma_counts)}, {self.seconds:.1f} s: {self.output}"
         )
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Jobs that differ in their frames and the names of their results only.
+    """Jobs that differ in their frames and the names of their results only."""
 
-    Attributes
-    ----------
-    folder
-        Where the results go: of every stack NAME.tif, or another suffix, and NAME.json, the
-        report with digests of frames and options. By these a later run knows what is done.
-    like
-        The options of every job; its inputs, output and maps are not used.
-    suffix
-        Suffix of the pictures.
-    least
-        Fewest frames of a stack.
-    depth_maps, source_maps
-        Whether to write NAME-depth.png and NAME-source.png as well.
-    """
-
+    #: Where the results go: of every stack NAME.tif, or another suffix, and NAME.json, the report
+    #: with digests of frames and options. By these a later run knows what is done.
     folder: Path
+    #: The options of every job; its inputs, output and maps are not used.
     like: Request
     suffix: str = ".tif"
+    #: Fewest frames of a stack.
     least: int = 2
+    #: Whether to write NAME-depth.png and NAME-source.png as well.
     depth_maps: bool = False
     source_maps: bool = False
 
@@ -120,28 +95,26 @@ class Batch:
         over = next((path.name for path in paths if os.path.realpath(path) in sources), None)
         if over is not None:
             raise CofuseError(f"{over} is one of the frames; write the results elsewhere")
-        if self.folder.exists() and not self.folder.is_dir():
-            raise CofuseError(f"{self.folder} is a file; expected a folder for the results")
+        check_folder(self.folder)
         summary = self.folder / SUMMARY
         if summary.exists() and "stacks" not in _read_json(summary):
             check_destination(summary, overwrite=self.like.writing.overwrite)
 
-    def look(self, group: Group) -> Result | None:
-        """Say how a stack stands before any work; None where it is to be done."""
+    def look(self, group: Group) -> Result:
+        """Say how a stack stands before any work; refuses what would be in its way."""
         if group.trouble is not None:
             raise CofuseError(group.trouble)
         frames = len(group.files)
         if frames < self.least and any(f.suffix.lower() in (".tif", ".tiff") for f in group.files):
             frames = len(read_stack(group.files))  # one file may have many pages
         if frames < self.least:
-            reason = f"{frames} frame{'s' * (frames != 1)}, fewer than {self.least}"
+            reason = f"{frames_in_words(frames)}, fewer than {self.least}"
             return Result(group.name, "skipped", frames, reason)
         record, digests = _read_json(self._report(group)), self._digests(group)
-        before = record.get("batch")
-        outputs = self._outputs(group)
+        before, outputs = record.get("batch"), self._outputs(group)
         if before == digests and outputs[0].exists():
             return _result(group, "done before", record)
-        overwrite = self._overwrites(group)
+        overwrite = self.like.writing.overwrite or before == digests
         if isinstance(before, dict) and not overwrite:
             changed = [what for what in digests if before.get(what) != digests[what]]
             raise CofuseError(
@@ -151,17 +124,12 @@ class Batch:
         if self.folder.is_dir():
             for path in (*outputs, self._report(group)):
                 check_destination(path, overwrite=overwrite)
-        return None
-
-    def _overwrites(self, group: Group) -> bool:
-        """Whether results may be replaced: also those of just this, if the picture was deleted."""
-        before = _read_json(self._report(group)).get("batch")
-        return self.like.writing.overwrite or before == self._digests(group)
+        return Result(group.name, "to do", frames)
 
     def plan(self, group: Group) -> Result:
         """Say what would become of a stack."""
         try:
-            return self.look(group) or Result(group.name, "to do", len(group.files))
+            return self.look(group)
         except (CofuseError, OSError) as error:
             return Result(group.name, "failed", len(group.files), _line(error))
 
@@ -172,7 +140,9 @@ class Batch:
             warnings.simplefilter("always", UserWarning)
             try:
                 clear_leftovers(self.folder)
-                result = self.look(group) or self._fuse(group, progress)
+                result = self.look(group)
+                if result.state == "to do":
+                    result = self._fuse(group, progress)
             except CofuseError as error:
                 result = Result(group.name, "failed", len(group.files), _line(error))
             except Exception as error:  # the other stacks are to be done all the same
@@ -184,13 +154,9 @@ class Batch:
 
     def facts(self, results: Sequence[Result]) -> dict[str, Any]:
         """What the summary says of all stacks, as JSON."""
-        facts = {
-            "cofuse": __version__,
-            "output": self.folder,
-            "counts": Counter(result.state for result in results),
-            "stacks": results,
-        }
-        return plain(facts)
+        counts = Counter(result.state for result in results)
+        stacks = {"output": self.folder, "counts": counts, "stacks": results}
+        return plain({"cofuse": __version__} | stacks)
 
     def write_summary(self, groups: Sequence[Group], results: Sequence[Result]) -> list[Result]:
         """Write the summary beside the results; returns these as they stand by then.
@@ -209,7 +175,7 @@ class Batch:
         if result.state not in ("in work", "failed"):
             return result
         with suppress(CofuseError, OSError):
-            if (now := self.look(group)) is not None and now.state == "done before":
+            if (now := self.look(group)).state == "done before":
                 return replace(now, warnings=result.warnings)
         return result
 
@@ -221,12 +187,13 @@ class Batch:
                 if not is_of_this_machine(holder):  # and may be dead
                     reason += f"; if it no longer is, delete {lock}"
                 return Result(group.name, "in work", len(group.files), reason)
-            if (now := self.look(group)) is not None:  # another run was faster
+            if (now := self.look(group)).state != "to do":  # another run was faster
                 return now
-            writing = replace(self.like.writing, overwrite=self._overwrites(group))
-            request = replace(self._request(group), writing=writing)
-            # The frames as they are before they are read.
-            job = Job(request, facts={"batch": self._digests(group)})
+            digests = self._digests(group)  # of the frames as they are before they are read
+            # Results of just this may be replaced: their picture was deleted.
+            again = _read_json(self._report(group)).get("batch") == digests
+            writing = replace(self.like.writing, overwrite=self.like.writing.overwrite or again)
+            job = Job(replace(self._request(group), writing=writing), facts={"batch": digests})
             return _result(group, "done", job.run(progress).report)
 
     def _request(self, group: Group) -> Request:

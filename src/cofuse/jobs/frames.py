@@ -1,66 +1,44 @@
-"""The frames of a job: which are taken, what they say of themselves, what is wrong with them."""
+"""The frames of a job: found, mended, brought into place."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from cofuse.alignment import Alignment, aligned
+from cofuse.alignment import Alignment, align_stack, aligned, alignment_from_json
+from cofuse.alignment.warping import check_fits
 from cofuse.errors import CofuseError
-from cofuse.files import Metadata, picture_files, read_alphas, read_metadata, read_stack
-from cofuse.files.formats import format_of
+from cofuse.files import picture_files, read_alphas, read_stack
+from cofuse.files.sources import format_of
 from cofuse.files.tiff import inspect_tiff
-from cofuse.images import Pixels, Stack
-from cofuse.images.white import white_of_type
-from cofuse.jobs.options import Reading
+from cofuse.images import Stack
+from cofuse.images.values import white_of_type
+from cofuse.jobs.options import Aligning, Reading, parse_range, read_saved
 from cofuse.progress import ProgressCallback
 from cofuse.sensor.hot_pixels import find_hot_pixels, without_hot_pixels
 
-__all__ = [
-    "Frames",
-    "alpha_of",
-    "in_words",
-    "mend_hot_pixels",
-    "parse_range",
-    "range_parts",
-    "read_frames",
-    "take",
-]
-
-_RANGE = re.compile(r"(\d{1,9})(?:(-)(\d{1,9})?)?(?::(\d{1,9}))?")
-
-#: Frames that are looked at for hot pixels: they are hot in all, and so many are enough.
-_LOOKED_AT = 12
+#: Frames that are searched for hot pixels: these are hot in all frames, and so many are enough.
+_SEARCHED = 12
 
 
 @dataclass(frozen=True)
 class Frames:
-    """The frames taken, and where they are from.
-
-    Attributes
-    ----------
-    stack
-        The frames.
-    files
-        All files that were named.
-    taken
-        Which of the files' frames they are, counted from 0.
-    sources
-        The file of every frame taken.
-    versions
-        Size and time of change of all files, before any was read.
-    """
+    """The frames taken, and where they are from."""
 
     stack: Stack
+    #: All files that were named, and their size and time of change before any was read.
     files: tuple[Path, ...]
+    versions: tuple[tuple[int, int] | None, ...]
+    #: Index of every frame taken among all frames of the files, and the file it lies in.
     taken: tuple[int, ...]
     sources: tuple[Path, ...]
-    versions: tuple[tuple[int, int] | None, ...]
 
     def check_unchanged(self) -> None:
         """Refuse frames that were exchanged since: parts of a picture may be of either."""
@@ -68,10 +46,6 @@ class Frames:
             # What is gone was read before, or that was an error then.
             if _version(file) not in (before, None):
                 raise CofuseError(f"{file} changed while it was read; run again when it is whole")
-
-    def file_of(self, index: int) -> Path:
-        """The file a frame lies in."""
-        return self.sources[index]
 
 
 def _version(file: Path) -> tuple[int, int] | None:
@@ -95,65 +69,74 @@ def read_frames(inputs: Sequence[str], reading: Reading) -> Frames:
     taken = tuple(range(len(stack)))
     if reading.frames is not None:
         taken = parse_range(reading.frames, len(stack))
-        stack = take(stack, taken)
-    return Frames(stack, files, taken, tuple(sources[index] for index in taken), versions)
-
-
-def in_words(stack: Stack, *, given: bool) -> str:
-    """Say what the frames' values are, and where white is not that of their type, whence it is."""
-    kind = f"{'RGB' if stack.is_colour else 'grey'} {stack.dtype}"
-    if stack.white == white_of_type(stack.dtype):
-        return kind
-    source = "given" if given else "found in them" if stack.white_is_found else "from the files"
-    return f"{kind} with white at {stack.white:g} ({source})"
+        stack = stack.only(taken)
+    return Frames(stack, files, versions, taken, tuple(sources[index] for index in taken))
 
 
 def _file_of_every_frame(files: Sequence[Path], count: int) -> list[Path]:
     """Repeat every file as often as it has frames."""
-    if len(files) == count:
-        return list(files)
-    if len(files) == 1:
-        return [files[0]] * count
+    if len(files) in (1, count):
+        return [*files] * (count // len(files))
     # Of all formats only TIFF holds several frames.
     pages = (len(inspect_tiff(f, all_pages=True)) if format_of(f) == "tiff" else 1 for f in files)
     return [file for file, n in zip(files, pages, strict=True) for _ in range(n)]
 
 
-def range_parts(text: str) -> list[tuple[str, re.Match[str]]]:
-    """Take frame numbers such as 3-40:2 or 1,5,9- apart at the commas."""
-    parts = [part.strip() for part in text.split(",")]
-    found = [(part, match) for part in parts if (match := _RANGE.fullmatch(part))]
-    if len(found) < len(parts):
-        raise CofuseError(
-            f"`frames` is {text!r}, which is no range; expected numbers from 1 such as 3-40, "
-            "3-40:2 or 1,5,9-"
-        )
-    return found
+def stack_in_words(stack: Stack) -> str:
+    """Say how many frames there are, their size and their type."""
+    kind = f"{'RGB' if stack.is_colour else 'grey'} {stack.dtype}"
+    return f"{frames_in_words(len(stack))} of {stack.width}x{stack.height} {kind}"
 
 
-def parse_range(text: str, count: int) -> tuple[int, ...]:
-    """Read frame numbers such as 3-40:2 or 1,5,9-; the indices are from 0."""
-    found: list[int] = []
-    for part, match in range_parts(text):
-        first, dash, last, step = match.groups()
-        end = int(last) if last else count if dash else int(first)
-        if not 1 <= int(first) <= end <= count or int(step or 1) < 1:
-            raise CofuseError(
-                f"the frames {part!r} are not among the {count} there are; expected "
-                f"numbers from 1 to {count}, the smaller first"
+def frames_in_words(count: int) -> str:
+    """Say a number of frames."""
+    return f"{count} frame{'s' * (count != 1)}"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Frames without hot pixels and in place, the alignment if any, and the seconds it all took."""
+
+    stack: Stack
+    alignment: Alignment | None
+    hot_pixels: int
+    seconds: dict[str, float]
+
+
+def prepare_frames(
+    stack: Stack, reading: Reading, aligning: Aligning, progress: ProgressCallback
+) -> Prepared:
+    """Mend and align frames, as far as that is asked for."""
+    hot, seconds = 0, dict[str, float]()
+    if reading.hot_pixels == "auto":
+        with timed("hot pixels", seconds):
+            stack, hot = mend_hot_pixels(stack, progress)
+    if not aligning.align:
+        return Prepared(stack, None, hot, seconds)
+    with timed("alignment", seconds):
+        if aligning.transforms is not None:
+            alignment = _saved_alignment(stack, aligning, aligning.transforms)
+        else:
+            alignment = align_stack(
+                stack,
+                model=aligning.transform,
+                reference=reference_index(stack, aligning),
+                on_failure=aligning.on_failure,
+                match_exposure=aligning.match_exposure,
+                parallax=aligning.parallax,
+                progress=progress,
             )
-        found += range(int(first) - 1, end, int(step or 1))
-    if len(set(found)) < len(found):
-        raise CofuseError(f"the frames {text!r} name a frame twice; name each once")
-    return tuple(found)
+    for index, reason in alignment.left_out.items():
+        warnings.warn(f"{stack.names[index]} is left out: {reason}", stacklevel=2)
+    return Prepared(aligned(stack, alignment, crop=aligning.crop), alignment, hot, seconds)
 
 
-def take(stack: Stack, indices: Sequence[int]) -> Stack:
-    """Return a stack of some of the frames."""
-    if tuple(indices) == tuple(range(len(stack))):
-        return stack
-    readers = [partial(stack.__getitem__, index) for index in indices]
-    return stack.made_into(readers, names=[stack.names[index] for index in indices])
+@contextmanager
+def timed(what: str, seconds: dict[str, float]) -> Iterator[None]:
+    """Note how long a part of the work takes."""
+    start = time.perf_counter()
+    yield
+    seconds[what] = time.perf_counter() - start
 
 
 def mend_hot_pixels(stack: Stack, progress: ProgressCallback) -> tuple[Stack, int]:
@@ -161,10 +144,40 @@ def mend_hot_pixels(stack: Stack, progress: ProgressCallback) -> tuple[Stack, in
     if len(stack) < 3:
         # Of two frames detail that is sharp in both cannot be told from a hot pixel safely.
         return stack, 0
-    spread = np.linspace(0, len(stack) - 1, min(len(stack), _LOOKED_AT)).round().astype(int)
-    found = find_hot_pixels(take(stack, [int(k) for k in spread]), progress=progress)
-    places = set(zip(found.rows.tolist(), found.columns.tolist(), strict=True))
-    return without_hot_pixels(stack, found), len(places)
+    spread = np.linspace(0, len(stack) - 1, min(len(stack), _SEARCHED)).round().astype(int)
+    found = find_hot_pixels(stack.only(spread.tolist()), progress=progress)
+    return without_hot_pixels(stack, found), int(found.mask.sum())
+
+
+def reference_index(stack: Stack, aligning: Aligning) -> int:
+    """Index of the frame that stays as it is: the middle one, unless another is asked for."""
+    if aligning.transforms is not None:
+        return _saved_alignment(stack, aligning, aligning.transforms).reference
+    if aligning.reference is None:
+        return len(stack) // 2
+    if not 1 <= aligning.reference <= len(stack):
+        raise CofuseError(
+            f"the reference is frame {aligning.reference}; expected a number from 1 to {len(stack)}"
+        )
+    return aligning.reference - 1
+
+
+def _saved_alignment(stack: Stack, aligning: Aligning, path: Path) -> Alignment:
+    """Read transforms and make sure that they are for these frames."""
+    alignment = read_saved(path, alignment_from_json, "a file that `save_transforms` named")
+    try:
+        check_fits(stack, alignment)
+    except CofuseError as error:
+        raise CofuseError(f"{path}: {error}") from error
+    if aligning.reference not in (None, alignment.reference + 1):
+        raise CofuseError(
+            f"the reference is frame {aligning.reference}, but the transforms in {path} are for "
+            f"frame {alignment.reference + 1}; leave `reference` out, or align the stack anew"
+        )
+    if not aligning.match_exposure:
+        ones = tuple((1.0,) * len(gains) for gains in alignment.gains)
+        alignment = replace(alignment, gains=ones)
+    return alignment if aligning.parallax else replace(alignment, parallax=False)
 
 
 def alpha_of(frames: Frames, alignment: Alignment | None, *, crop: bool) -> Stack | None:
@@ -192,16 +205,3 @@ def alpha_of(frames: Frames, alignment: Alignment | None, *, crop: bool) -> Stac
     # There is nothing in alphas by which they could be bent.
     unchanged = replace(alignment, gains=tuple((1.0,) for _ in alignment.gains), parallax=False)
     return aligned(alphas, unchanged, crop=crop)
-
-
-def chosen_alpha(alphas: Stack, source_map: Pixels) -> Pixels:
-    """Take every pixel's opacity from the frame it came from."""
-    result = np.zeros(source_map.shape, alphas.dtype)
-    for index, plane in enumerate(alphas):
-        np.copyto(result, plane, where=source_map == index)
-    return result
-
-
-def reference_metadata(frames: Frames, index: int, reading: Reading) -> Metadata:
-    """What the reference frame says of itself."""
-    return read_metadata(frames.file_of(index), raw_mode=reading.raw)

@@ -17,32 +17,21 @@ from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
 from cofuse.files import picture_files, read_metadata
 from cofuse.files.exif import parse_block
-from cofuse.files.formats import PICTURE_SUFFIXES, RAW_SUFFIXES
-
-__all__ = ["Group", "cut_at_pauses", "find_groups", "time_taken"]
+from cofuse.files.sources import PICTURE_SUFFIXES, RAW_SUFFIXES
 
 _DATE_TIME_ORIGINAL, _SUB_SECONDS_ORIGINAL = 0x9003, 0x9291
 
 
 @dataclass(frozen=True)
 class Group:
-    """Pictures of one stack.
+    """Pictures of one stack."""
 
-    Attributes
-    ----------
-    name
-        What its results are called; no two stacks of a batch have one name.
-    files
-        The pictures in the order of the frames.
-    inputs
-        The same for a `Request`: a folder as a whole, or the files.
-    trouble
-        Why the folder cannot be read, where it cannot.
-    """
-
+    #: What its results are called; no two stacks of a batch have one name.
     name: str
+    #: The pictures in the order of the frames; the same for a `Request`, or their folder.
     files: tuple[Path, ...] = ()
     inputs: tuple[str, ...] = ()
+    #: Why the folder cannot be read, where it cannot.
     trouble: str | None = None
 
 
@@ -55,42 +44,22 @@ def find_groups(
     leave_out: Path | None = None,
     taken: Sequence[str] = (),
 ) -> list[Group]:
-    r"""Find the stacks in folders.
+    r"""Find the stacks in folders, in the order given, those below each by name.
 
-    Parameters
-    ----------
-    folders
-        Where to look. A folder that holds pictures is one stack, and so is each of its sub-folders
-        that does; with a pattern or a gap sub-folders are looked into only if ``recursive``.
-    recursive
-        Look into sub-folders at any depth.
-    pattern
-        Regular expression that whole file names match, such as ``(.+)_\d+\.jpg``; pictures of a
-        folder with the same first group, or group named ``stack``, belong together.
-    gap
-        Longest pause in seconds between pictures of one stack.
-    leave_out
-        A folder not to look into: that of the results.
-    taken
-        Names not to be given.
-
-    Returns
-    -------
-    list of Group
-        In the order of the folders given, those below each by name. A folder that cannot be read
-        is among them, with its ``trouble``.
-
-    Raises
-    ------
-    CofuseError
-        There is no such folder, or two stacks would have one name.
+    A folder that holds pictures is one stack, and so is each of its sub-folders that does. Or a
+    folder is divided: by ``pattern``, a regular expression such as ``(.+)_\d+\.jpg`` for whole file
+    names, whose first group (or that named ``stack``) is the same within a stack; and by ``gap``,
+    the longest pause in seconds between two pictures of a stack. Sub-folders are then looked into
+    only if ``recursive``, but at any depth; never into ``leave_out``, that of the results. Names
+    in ``taken`` are not given. A folder that cannot be read is among the groups, with its trouble.
     """
     if gap is not None:
         check_number("gap", gap, 0, unit="seconds")
     expression = None if pattern is None else _compiled(pattern)
     by_folder = expression is None and gap is None
     depth = None if recursive else 1 if by_folder else 0
-    found: list[tuple[tuple[str, ...], Group]] = []
+    paths: list[tuple[str, ...]] = []
+    found: list[Group] = []
     seen = set() if leave_out is None else {os.path.realpath(leave_out)}
     for given in folders:
         if not given.is_dir():
@@ -104,18 +73,18 @@ def find_groups(
             parts = Path(os.path.normpath(folder.absolute())).parts[1:] or ("stack",)
             try:
                 pictures = _pictures(folder)
+                groups = [Group("", tuple(pictures), (str(folder),))] if pictures else []
                 if not by_folder:
                     groups = list(_divided(folder, pictures, expression, gap))
-                else:
-                    groups = [Group("", tuple(pictures), (str(folder),))] if pictures else []
             except OSError as error:
                 trouble = f"{error.filename or folder} cannot be opened: {error.strerror}"
                 groups = [Group("", trouble=trouble)]
-            found += [((*parts, g.name) if g.name else parts, g) for g in groups]
+            paths += [(*parts, group.name) if group.name else parts for group in groups]
+            found += groups
         if len(found) == before:
             warnings.warn(f"nothing in {given} makes a stack", stacklevel=2)
-    names = _unique([path for path, _ in found], taken)
-    return [replace(group, name=name) for name, (_, group) in zip(names, found, strict=True)]
+    names = _unique(paths, taken)
+    return [replace(group, name=name) for name, group in zip(names, found, strict=True)]
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

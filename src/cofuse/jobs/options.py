@@ -1,171 +1,143 @@
 """What may be asked of a job, in the groups that the command line and the page show.
 
-Frames are counted from 1 here, as people count them; everywhere else from 0.
+Frames are counted from 1 here, as people count them; everywhere else from 0. Below the groups is
+what reads options that are texts or files, and refuses what is wrong whatever the frames are.
 """
 
+# Annotations are not postponed: the command line takes these classes further in other modules.
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_type_hints
 
-__all__ = ["Aligning", "Fusing", "Maps", "Reading", "Request", "Writing"]
+from cofuse.arguments import MOST_SIGMA, check, check_number, check_sigma
+from cofuse.errors import CofuseError
+
+if TYPE_CHECKING:  # the help of commands does without what takes time to load
+    from cofuse.fusion.presets import FusionSettings
+    from cofuse.images import Stack
+    from cofuse.sensor import NoiseLaw
+
+#: Most bytes of a file of transforms or of a noise law.
+_LARGEST_FILE = 64 * 2**20
+_RANGE = re.compile(r"(\d{1,9})(?:(-)(\d{1,9})?)?(?::(\d{1,9}))?")
+
+Content = TypeVar("Content")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Which frames to take, and how to read them.
-
-    Parameters
-    ----------
-    frames
-        Which frames to take, counted from 1: 3-40, 3-40:2 for every second of them, or 1,5,9- for
-        two and all from the ninth on.
-    white
-        Value of white, 4095 for 12 bits in 16; default what the files say, else what 16-bit frames
-        show, or the largest the files can hold.
-    raw
-        How to develop camera RAW: display, as a screen shows it, or linear.
-    on_damage
-        What to do with a damaged JPEG file: refuse it, or warn and take what could be decoded.
-    hot_pixels
-        auto mends pixels that shine at one place of the sensor in all frames; off does not.
-    """
+    """Which frames to take, and how to read them."""
 
     frames: str | None = None
+    """Which frames to take, counted from 1: 3-40, 3-40:2 for every second of them, or 1,5,9- for
+    two and all from the ninth on."""
     white: float | None = None
+    """Value of white, 4095 for 12 bits in 16; default what the files say, else what 16-bit frames
+    show, or the largest the files can hold."""
     raw: Literal["display", "linear"] = "display"
+    """How to develop camera RAW: display, as a screen shows it, or linear."""
     on_damage: Literal["refuse", "warn"] = "refuse"
+    """What to do with a damaged JPEG file: refuse it, or warn and take what could be decoded."""
     hot_pixels: Literal["auto", "off"] = "auto"
+    """auto mends pixels that shine at one place of the sensor in all frames; off does not."""
 
 
 @dataclass(frozen=True)
 class Aligning:
-    """How to bring the frames into place.
-
-    Parameters
-    ----------
-    align
-        Bring the frames into place first; frames that lie right already are left untouched.
-    transform
-        What may differ between frames: translation, similarity (shift, rotation and scale),
-        affine or homography.
-    reference
-        Number, from 1, of the frame that stays in place and whose metadata are kept; default the
-        middle one.
-    on_failure
-        What to do with a frame that cannot be aligned: stop, or leave-out.
-    match_exposure
-        Give all frames the brightness and white balance of the reference, or make all darker where
-        that would clip highlights.
-    parallax
-        Bend frames onto the reference where near and far shift against each other.
-    crop
-        Cut off what not all frames cover.
-    transforms
-        Take the transforms of an earlier run from this file instead of finding them.
-    save_transforms
-        Write the transforms to this file, as JSON.
-    align_only
-        Write the aligned frames, as TIFF, to the output, a folder, and do no more.
-    """
+    """How to bring the frames into place."""
 
     align: bool = True
+    """Bring the frames into place first; frames that lie right already are left untouched."""
     transform: Literal["translation", "similarity", "affine", "homography"] = "similarity"
+    """What may differ between frames: translation, similarity (shift, rotation and scale), affine
+    or homography."""
     reference: int | None = None
+    """Number, from 1, of the frame that stays in place and whose metadata are kept; default the
+    middle one."""
     on_failure: Literal["stop", "leave-out"] = "stop"
+    """What to do with a frame that cannot be aligned: stop, or leave-out."""
     match_exposure: bool = True
+    """Give all frames the brightness and white balance of the reference, or make all darker where
+    that would clip highlights."""
     parallax: bool = True
+    """Bend frames onto the reference where near and far shift against each other."""
     crop: bool = True
+    """Cut off what not all frames cover."""
     transforms: Path | None = None
+    """Take the transforms of an earlier run from this file instead of finding them."""
     save_transforms: Path | None = None
+    """Write the transforms to this file, as JSON."""
     align_only: bool = False
+    """Write the aligned frames, as TIFF, to the output, a folder, and do no more."""
 
 
 @dataclass(frozen=True)
 class Fusing:
-    """How to fuse.
-
-    Parameters
-    ----------
-    preset
-        auto; fast, without the trained model; or paper, the letter's own method.
-    sigma
-        Noise level in 8-bit grey levels (0 to 255) whatever the depth, 0 to 128; auto estimates it.
-    noise
-        Take the noise from this file, which cofuse noise wrote, instead of estimating it.
-    denoise
-        How much of the noise to remove, from 0, nothing, to 1, all of it.
-    operator
-        Name or file of an analysis operator to use instead of that of fast or paper.
-    setting
-        Change a setting of the preset, as NAME=VALUE; may be given more than once.
-    max_memory
-        Memory to stay below, for example 2GB; default a safe share of what is free.
-    device
-        Where to run the model of the preset auto: cpu, cuda (an NVIDIA GPU), mps (a Mac's), or
-        auto: cuda if there is one and the frames are large enough to be worth it.
-    """
+    """How to fuse."""
 
     preset: str = "auto"
+    """auto; fast, without the trained model; or paper, the letter's own method."""
     sigma: str = "auto"
+    """Noise level in 8-bit grey levels (0 to 255) whatever the depth, 0 to 128; auto estimates
+    it."""
     noise: Path | None = None
+    """Take the noise from this file, which cofuse noise wrote, instead of estimating it."""
     denoise: float = 1.0
+    """How much of the noise to remove, from 0, nothing, to 1, all of it."""
     operator: str | None = None
+    """Name or file of an analysis operator to use instead of that of fast or paper."""
     setting: tuple[str, ...] = ()
+    """Change a setting of the preset, as NAME=VALUE; may be given more than once."""
     max_memory: str | None = None
+    """Memory to stay below, for example 2GB; default a safe share of what is free."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where to run the model of the preset auto: cpu, cuda (an NVIDIA GPU), mps (a Mac's), or auto:
+    cuda if there is one and the frames are large enough to be worth it."""
 
 
 @dataclass(frozen=True)
 class Writing:
-    """How to write pictures.
-
-    Parameters
-    ----------
-    bit_depth
-        8, 16 or float; default that of the frames.
-    quality
-        Quality of JPEG and WebP, 1 to 100; default 95 for JPEG, WebP without loss.
-    overwrite
-        Replace output files that exist.
-    """
+    """How to write pictures."""
 
     bit_depth: Literal["8", "16", "float"] | None = None
+    """8, 16 or float; default that of the frames."""
     quality: int | None = None
+    """Quality of JPEG and WebP, 1 to 100; default 95 for JPEG, WebP without loss."""
     overwrite: bool = False
+    """Replace output files that exist."""
+
+    @property
+    def depth(self) -> Literal[8, 16, "float"] | None:
+        """The depth asked for, as `write_image` takes it."""
+        return {None: None, "8": 8, "16": 16, "float": "float"}[self.bit_depth]
 
 
 @dataclass(frozen=True)
 class Maps:
-    """What else to write.
-
-    Parameters
-    ----------
-    source_map
-        Also write which frame every pixel came from, black the first and white the last, and the
-        same in colours with a legend.
-    depth_map
-        Also write the depth, 16 bits, black at the first frame and white at the last, and the same
-        in colours with a legend.
-    confidence_map
-        Also write how sure the depth is: black not at all, white entirely.
-    point_cloud
-        Also write the depth as points in space with the picture's colours, .ply.
-    z_step
-        Micrometres from one focus plane to the next, negative where later frames are nearer;
-        default what OME metadata say.
-    pixel_size
-        Size of a pixel in micrometres; default what OME metadata say.
-    report
-        Also write a report in JSON.
-    """
+    """What else to write."""
 
     source_map: Path | None = None
+    """Also write which frame every pixel came from, black the first and white the last, and the
+    same in colours with a legend."""
     depth_map: Path | None = None
+    """Also write the depth, 16 bits, black at the first frame and white at the last, and the same
+    in colours with a legend."""
     confidence_map: Path | None = None
+    """Also write how sure the depth is: black not at all, white entirely."""
     point_cloud: Path | None = None
+    """Also write the depth as points in space with the picture's colours, .ply."""
     z_step: float | None = None
+    """Micrometres from one focus plane to the next, negative where later frames are nearer; default
+    what OME metadata say."""
     pixel_size: float | None = None
+    """Size of a pixel in micrometres; default what OME metadata say."""
     report: Path | None = None
+    """Also write a report in JSON."""
 
     @property
     def needs_depth(self) -> bool:
@@ -184,3 +156,143 @@ class Request:
     fusing: Fusing = field(default_factory=Fusing)
     writing: Writing = field(default_factory=Writing)
     maps: Maps = field(default_factory=Maps)
+
+
+def check_options(request: Request) -> "FusionSettings":
+    """Refuse, before frames are looked for, what is wrong whatever they are.
+
+    Returns the settings of the preset, changed as asked.
+    """
+    from cofuse.fusion.presets import check_method, resolve_preset
+    from cofuse.images.memory import parse_size
+
+    reading, aligning, fusing = request.reading, request.aligning, request.fusing
+    settings = _changed(resolve_preset(fusing.preset), fusing.setting)
+    check_method(settings, denoise=fusing.denoise, device=fusing.device, operator=fusing.operator)
+    read_noise(fusing.sigma, fusing.noise)
+    if fusing.max_memory is not None:
+        parse_size(fusing.max_memory)
+    if reading.frames is not None:
+        _range_parts(reading.frames)
+    if aligning.reference is not None:
+        check_number("reference", aligning.reference, 1, whole=True)
+    files = aligning.transforms is not None or aligning.save_transforms is not None
+    if not aligning.align and (aligning.align_only or files):
+        raise CofuseError("`align=False` leaves nothing to align; leave it out")
+    if request.writing.quality is not None:
+        check_number("quality", request.writing.quality, 1, 100, whole=True)
+    for name, value in (("white", reading.white), ("pixel_size", request.maps.pixel_size)):
+        if value is not None:
+            check(name, value, "a number above 0", lambda given: 0 < given < math.inf)
+    if (step := request.maps.z_step) is not None:
+        check("z_step", step, "a number other than 0", lambda given: math.isfinite(given) and given)
+    return settings
+
+
+def _changed(settings: "FusionSettings", changes: Sequence[str]) -> "FusionSettings":
+    """Change some settings, each NAME=VALUE read as the setting's type."""
+    changed: dict[str, Any] = {}
+    kinds = get_type_hints(type(settings))
+    for change in changes:
+        name, equals, text = change.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or name not in kinds:
+            raise CofuseError(
+                f"`setting` {change} names no setting; expected NAME=VALUE with one of "
+                f"{', '.join(kinds)}"
+            )
+        # A setting that may be None is a number when it is not.
+        kind = next((k for k in (int, float) if k in (kinds[name], *get_args(kinds[name]))), str)
+        try:
+            changed[name] = kind(text)
+        except ValueError:
+            raise CofuseError(
+                f"`setting` {change}: {text!r} is no value for {name}, which is "
+                f"{getattr(settings, name)!r} by default"
+            ) from None
+    try:
+        return dataclasses.replace(settings, **changed)
+    except CofuseError as error:
+        raise CofuseError(f"`setting`: {error}") from error
+
+
+def _range_parts(text: str) -> list[tuple[str, re.Match[str]]]:
+    """Take frame numbers such as 3-40:2 or 1,5,9- apart at the commas."""
+    parts = [part.strip() for part in text.split(",")]
+    found = [(part, match) for part in parts if (match := _RANGE.fullmatch(part))]
+    if len(found) < len(parts):
+        raise CofuseError(
+            f"`frames` is {text!r}, which is no range; expected numbers from 1 such as 3-40, "
+            "3-40:2 or 1,5,9-"
+        )
+    return found
+
+
+def parse_range(text: str, count: int) -> tuple[int, ...]:
+    """Read frame numbers such as 3-40:2 or 1,5,9-; the indices are from 0."""
+    found: list[int] = []
+    for part, match in _range_parts(text):
+        first, dash, last, step = match.groups()
+        end = int(last) if last else count if dash else int(first)
+        if not 1 <= int(first) <= end <= count or int(step or 1) < 1:
+            raise CofuseError(
+                f"the frames {part!r} are not among the {count} there are; expected "
+                f"numbers from 1 to {count}, the smaller first"
+            )
+        found += range(int(first) - 1, end, int(step or 1))
+    if len(set(found)) < len(found):
+        raise CofuseError(f"the frames {text!r} name a frame twice; name each once")
+    return tuple(found)
+
+
+def read_noise(sigma: str, noise: Path | None) -> "NoiseLaw | float | None":
+    """Read the noise that was given: a law from a file, or a level; None to estimate it."""
+    from cofuse.sensor import NoiseLaw
+
+    level = None
+    if sigma != "auto":
+        try:
+            level = float(sigma)
+        except ValueError:
+            raise CofuseError(
+                f"`sigma` is {sigma!r}; expected auto or a number of 8-bit grey levels"
+            ) from None
+        check_sigma(level)
+    if noise is None:
+        return level
+    if level is not None:
+        raise CofuseError(
+            "`sigma` and `noise` were both given; expected one of them: a noise law has its level"
+        )
+    law = read_saved(noise, NoiseLaw.from_json, "a noise law as `cofuse noise` writes it")
+    if law.overall > MOST_SIGMA:
+        raise CofuseError(
+            f"{noise}: the noise is {law.overall:g} of 255 grey levels; expected up to {MOST_SIGMA}"
+        )
+    return law
+
+
+def given_noise(sigma: str, noise: Path | None, stack: "Stack") -> "NoiseLaw | None":
+    """Describe the noise of a stack as it was given; None to estimate it."""
+    from cofuse.sensor import NoiseLaw
+
+    given = read_noise(sigma, noise)
+    if isinstance(given, float):
+        return NoiseLaw.white(given, frames=len(stack), colour=stack.is_colour)
+    return None if given is None else given.for_stack(len(stack), colour=stack.is_colour)
+
+
+def read_saved(path: Path, decode: Callable[[str], Content], expected: str) -> Content:
+    """Read and decode a small text file that an earlier run saved."""
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise CofuseError(f"{path} is too large; expected {expected}")
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise CofuseError(f"{path} cannot be opened: {error.strerror}; check the path") from error
+    except UnicodeDecodeError as error:
+        raise CofuseError(f"{path} is no text; expected {expected}") from error
+    try:
+        return decode(text)
+    except CofuseError as error:
+        raise CofuseError(f"{path}: {error}") from error

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from cofuse.arguments import check, check_callback, check_number
 from cofuse.errors import CofuseError
 from cofuse.operators import AnalysisOperator, coherence
-from cofuse.operators.cosparse import CosparseCode, cosparse_code
+from cofuse.operators.cosparse import CosparseCode, cosparse_code, select_cosupport
 from cofuse.progress import Progress, ProgressCallback, SolverTrace, silent
 
 __all__ = ["LearnedOperator", "LearningSettings", "learn_operator", "learn_separable_operator"]
@@ -227,11 +227,8 @@ def _cosupports(
     operator: AnalysisOperator, x: Array, settings: LearningSettings
 ) -> NDArray[np.bool_]:
     """For every patch its smallest coefficients whose rows have rank m − r, (h, N)."""
-    # Imported here: Numba's start-up is a cost only learners should pay.
-    from cofuse.operators.cpu import select_cosupport
-
     rows = operator.rows
-    return select_cosupport(rows @ x, rows @ rows.T, settings.rank(len(x)))
+    return select_cosupport(rows @ x, rows, settings.rank(len(x)))
 
 
 def _least_excited(patches: Array) -> Array:

@@ -1,19 +1,87 @@
-"""Networks at work: from files with ONNX Runtime on the processor, with torch on a device."""
+"""Where networks run, and how: ONNX Runtime on the processor, torch on a device.
+
+torch takes seconds to load, and most machines have no use for it: nothing loads it before there are
+signs of a device, or somebody asks for one.
+"""
 
 from __future__ import annotations
 
+import ctypes.util
+import platform
+import sys
 from collections.abc import Callable
 from functools import cache, lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
-from cofuse.images.threads import processors
-from cofuse.model.devices import TORCH_ON_CPU
+from cofuse.images.tiles import processors
 
-__all__ = ["MODELS", "NAMES", "Networks", "load_networks", "model_folder"]
+#: What may be asked for.
+DEVICES = ("auto", "cpu", "cuda", "mps")
+#: The devices' own code on the CPU: slow, and for tests.
+TORCH_ON_CPU = "torch-cpu"
+
+#: What networks need there: torch runs them, onnx reads their files.
+_PACKAGES = ("torch", "onnx")
+
+#: Pixels of all frames below which the CPU is done before a device is ready.
+_WORTH_A_DEVICE = 4_000_000
+
+
+def resolve_device(device: str = "auto", *, pixels: int | None = None) -> str:
+    """Turn a wish into a device that is there: ``"cpu"``, ``"cuda"`` or ``"mps"``.
+
+    ``"auto"`` takes CUDA if there is any, unless the frames have few ``pixels``, and falls back to
+    the CPU without a word. A device asked for by name must be there.
+    """
+    if device not in (*DEVICES, TORCH_ON_CPU):
+        raise CofuseError(f"`device` is {device!r}; expected one of {', '.join(DEVICES)}")
+    if device in ("cpu", TORCH_ON_CPU):
+        return device
+    if device == "auto":
+        small = pixels is not None and pixels < _WORTH_A_DEVICE
+        return "cuda" if not small and _may_have("cuda") and _has("cuda") else "cpu"
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    if missing:
+        raise CofuseError(
+            f"device {device} was asked for, but {missing[0]} is not installed; install it with "
+            "pip install 'cofuse[gpu]', or use `device='cpu'`"
+        )
+    if not (_may_have(device) and _has(device)):
+        wanted = "an NVIDIA GPU with its driver" if device == "cuda" else "a Mac with Apple silicon"
+        raise CofuseError(
+            f"device {device} was asked for, but torch finds none here; expected {wanted} and a "
+            "torch made for it, otherwise use `device='cpu'`"
+        )
+    return device
+
+
+def _may_have(device: str) -> bool:
+    """Look for signs of a device without loading torch."""
+    if any(find_spec(name) is None for name in _PACKAGES):
+        return False
+    if device == "mps":
+        return sys.platform == "darwin" and platform.machine() == "arm64"
+    nodes = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")  # the last under Windows' Linux
+    if any(Path(node).exists() for node in nodes):
+        return True
+    return ctypes.util.find_library("nvcuda" if sys.platform == "win32" else "cuda") is not None
+
+
+def _has(device: str) -> bool:
+    """Ask torch."""
+    try:
+        import torch
+    except (ImportError, OSError):  # a broken installation, or one for another system
+        return False
+    if device == "mps":
+        return bool(torch.backends.mps.is_available())
+    return bool(torch.cuda.is_available())
+
 
 Planes = NDArray[np.float32]
 #: Takes the name of a network and its inputs, returns its outputs; all are (1, channels, h, w).
@@ -59,18 +127,20 @@ def load_networks(model: str, device: str = "cpu") -> Networks:
 def _on_processor(folder: Path) -> Networks:
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = processors()
-    # Threads that wait sleep: other work is done between two networks, and by other programs.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Networks follow one another, so all use the same memory: fresh pages for what lies between two
-    # layers take longer than many a layer. A plan of it would be made anew for every size of tiles.
-    options.add_session_config_entry("session.use_env_allocators", "1")
-    options.enable_mem_pattern = False
     _share_memory()
     sessions = {}
     for name, inputs in _INPUTS.items():
         file = folder / f"{name}.onnx"
+        options = onnxruntime.SessionOptions()
+        # Frames and parts are weighed side by side, each on a thread of its own; the large tiles
+        # of the network that restores come one after the other.
+        options.intra_op_num_threads = processors() if name == "restore" else 1
+        # Threads that wait sleep: other work is done between two tiles, and by other programs.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        # All networks use the same memory: fresh pages for what lies between two layers take longer
+        # than many a layer. A plan of it would be made anew for every size of tiles.
+        options.add_session_config_entry("session.use_env_allocators", "1")
+        options.enable_mem_pattern = False
         try:
             session = onnxruntime.InferenceSession(
                 str(file), options, providers=["CPUExecutionProvider"]

@@ -8,11 +8,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.images.bands import WINDOWS
+from cofuse.images.planes import WINDOWS
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.law import BANDS
-
-__all__ = ["FrameTold", "frames_told", "octaves_in_bands", "white_in_bands"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,23 @@ def _power() -> NDArray[np.float64]:
         passed.append((below - smooth) ** 2)
         below = smooth
     passed.append(below**2)
-    highest = np.maximum(*np.abs(np.meshgrid(frequency, frequency)))
+    return _by_octave(np.array(passed))
+
+
+def octaves_in_filters(filters: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Part of the noise in small filters (N, n, n) that comes from each octave, if it is white.
+
+    Shape (N, `BANDS`), rows that add up to 1.
+    """
+    # Of an odd number no frequency lies just between two octaves.
+    power = _by_octave(np.abs(np.fft.fft2(filters, s=(127, 127))) ** 2)
+    return np.asarray(power / power.sum(axis=1, keepdims=True))
+
+
+def _by_octave(power: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum powers (N, size, size) at the frequencies of `numpy.fft.fft2` by octave, (N, `BANDS`)."""
+    frequency = np.abs(np.fft.fftfreq(power.shape[-1]))
+    highest = np.maximum(frequency[:, None], frequency)
     # 0.5 down to above 0.25 is the finest; the coarsest stands for all below it.
     octave = np.minimum(np.floor(-np.log2(np.maximum(2 * highest, 1e-9))).astype(int), BANDS - 1)
-    return np.array([[band[octave == b].sum() for b in range(BANDS)] for band in passed])
+    return np.stack([power[:, octave == b].sum(axis=1) for b in range(BANDS)], axis=1)

@@ -17,12 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.operators import AnalysisOperator
-from cofuse.operators.prox import project_l1_ball, soft_threshold
 from cofuse.progress import SolverTrace
 
-__all__ = ["CosparseCode", "cosparse_code", "estimate_patches"]
-
 Array = NDArray[Any]
+
+#: Rows whose squared distance from the span of others is below this depend on them.
+_DEPENDENT = 1e-6
 
 #: Iterations between looks at the residuals.
 _LOOK_EVERY = 5
@@ -200,3 +200,73 @@ def _norm(columns: Array) -> Array:
 def _tiny(x: Array) -> float:
     """Smallest normal number of x's dtype, to divide by instead of zero."""
     return float(np.finfo(x.dtype).tiny)
+
+
+def select_cosupport(coefficients: Array, rows: Array, rank: int) -> NDArray[np.bool_]:
+    """Choose every column's co-support: its smallest coefficients whose rows have ``rank``.
+
+    Rows of Ω are taken in the order of growing magnitude; one that depends linearly on those taken
+    before is skipped, because it brings no new zero of its own.
+
+    Parameters
+    ----------
+    coefficients
+        ``Ωx`` of patches in columns, (h, N).
+    rows
+        Ω, (h, m).
+    rank
+        Number of rows to choose.
+    """
+    chosen = np.zeros(coefficients.shape, np.bool_)
+    order = np.argsort(np.abs(coefficients), axis=0)
+    for start in range(0, order.shape[1], 1000):
+        some = order[:, start : start + 1000]
+        # On the diagonal of R stands each row's distance from the span of those before it.
+        upper = np.linalg.qr(rows[some[:rank].T].swapaxes(1, 2), mode="r")
+        apart = np.diagonal(upper, axis1=1, axis2=2) ** 2
+        chosen[some[:rank], np.arange(start, start + some.shape[1])] = True
+        for column in np.flatnonzero((apart <= _DEPENDENT).any(axis=1)):
+            chosen[:, start + column] = False
+            chosen[_independent(rows, some[:, column], rank), start + column] = True
+    return chosen
+
+
+def _independent(rows: Array, order: Array, rank: int) -> list[int]:
+    """Take ``rank`` rows in an order, without those that depend on earlier ones."""
+    basis = np.zeros((0, rows.shape[1]))
+    taken: list[int] = []
+    for row in order:
+        rest = rows[row] - basis.T @ (basis @ rows[row])
+        rest -= basis.T @ (basis @ rest)  # once more, against rounding
+        if rest @ rest > _DEPENDENT:
+            basis = np.vstack([basis, rest / np.linalg.norm(rest)])
+            taken.append(int(row))
+            if len(taken) == rank:
+                break
+    return taken
+
+
+def soft_threshold(u: Array, threshold: ArrayLike) -> Array:
+    r"""Shrink towards zero: the minimiser over v of ``½ (v − u)² + threshold · |v|``.
+
+    .. math:: \mathrm{sign}(u)\,\max(|u| - t, 0)
+    """
+    shrunk: Array = u - np.clip(u, -np.asarray(threshold), threshold)
+    return shrunk
+
+
+def project_l1_ball(u: Array, radius: ArrayLike) -> Array:
+    """Project every column of ``u`` on the ℓ₁ ball of ``radius`` (one, or one a column).
+
+    The projection is a soft threshold; the threshold is found from the sorted magnitudes
+    (Duchi et al. 2008).
+    """
+    magnitude = np.abs(u)
+    radius = np.broadcast_to(np.asarray(radius, dtype=u.dtype), u.shape[1:])
+    descending = -np.sort(-magnitude, axis=0)
+    excess = np.cumsum(descending, axis=0) - radius
+    counts = np.arange(1, len(u) + 1, dtype=u.dtype).reshape(-1, *[1] * (u.ndim - 1))
+    kept = np.count_nonzero(descending * counts > excess, axis=0)
+    last = np.maximum(kept - 1, 0)
+    threshold = np.take_along_axis(excess, last[None], axis=0)[0] / (last + 1)
+    return soft_threshold(u, np.maximum(threshold, 0.0).astype(u.dtype))

@@ -11,6 +11,7 @@ mean-free; the first is the patch's mean and no row of Ω. Two factors of 8 × 7
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import re
@@ -21,23 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from cofuse.arguments import check_path
 from cofuse.errors import CofuseError
-from cofuse.operators.patches import add_patches, patch_positions, take_patches
-
-__all__ = [
-    "SHIPPED_OPERATORS",
-    "AnalysisOperator",
-    "coherence",
-    "dct_operator",
-    "finite_difference_operator",
-    "load_operator",
-    "operator_bytes",
-    "overcomplete_dct_operator",
-    "read_operator",
-]
+from cofuse.operators.patches import patch_positions
 
 Array = NDArray[Any]
 
@@ -48,6 +38,10 @@ _FORMAT = "cofuse-operator"
 _FORMAT_VERSION = 1
 _TOLERANCE = 1e-6
 _LARGEST_SIDE = 32
+#: Patch rows and columns whose coefficients are computed at a time: so few that they fit the cache,
+#: and that products of matrices are too small to be spread over threads, which would wait more
+#: than work.
+_BLOCK = 8, 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,16 +110,74 @@ class AnalysisOperator:
         return self.rows.T.astype(coefficients.dtype) @ coefficients
 
     def apply_image(self, image: Array) -> Array:
-        """Coefficients of every patch of a grey picture, (H, W) → (h, H − n + 1, W − n + 1)."""
-        positions = patch_positions(image.shape, self.patch_size, 1)
-        coefficients = self.apply(take_patches(image, self.patch_size, positions))
-        return coefficients.reshape(-1, *map(len, positions))
+        """Coefficients of every patch of a grey picture: (H, W) → (H − n + 1, h, W − n + 1)."""
+        n, filters = self.patch_size, self.filters.astype(image.dtype)
+        patch_positions(image.shape, n, 1)  # refuses a picture below patch size
+        columns = image.shape[1] - n + 1
+        windows = sliding_window_view(image, n, axis=0).swapaxes(1, 2)
+        # One column of all filters at a time: products of matrices, without copies of patches.
+        made = [filters[:, :, d] @ windows[:, :, d : d + columns] for d in range(n)]
+        return np.asarray(sum(made[1:], made[0]))
 
-    def adjoint_image(self, coefficients: Array, shape: tuple[int, int]) -> Array:
+    def adjoint_image(self, coefficients: Array) -> Array:
         """The adjoint of `apply_image`: every coefficient adds its filter where it was taken."""
-        positions = patch_positions(shape, self.patch_size, 1)
-        patches = self.adjoint(coefficients.reshape(len(coefficients), -1))
-        return add_patches(patches, shape, positions)
+        n, filters = self.patch_size, self.filters.astype(coefficients.dtype)
+        rows, _, columns = coefficients.shape
+        image = np.zeros((rows + n - 1, columns + n - 1), coefficients.dtype)
+        for dx in range(n):
+            spread = filters[:, :, dx].T @ coefficients
+            for dy in range(n):
+                image[dy : dy + rows, dx : dx + columns] += spread[:, dy]
+        return image
+
+    def activity(
+        self, picture: Array, *, step: int = 1, thresholds: Array | None = None
+    ) -> NDArray[np.float32]:
+        """Sum of the magnitudes of the coefficients of patches, ``‖Ω W_ij I‖₁``.
+
+        Parameters
+        ----------
+        picture
+            A grey picture, (H, W).
+        step
+            Distance in pixels of the patches, from the first row and column on.
+        thresholds
+            One for each row of Ω, taken off every magnitude; what is below counts nothing.
+
+        Returns
+        -------
+        array
+            One number a patch, shape (⌈(H − n + 1) / step⌉, ⌈(W − n + 1) / step⌉).
+        """
+        n = self.patch_size
+        patch_positions(picture.shape, n, 1)  # refuses a picture below patch size
+        picture = np.ascontiguousarray(picture, np.float32)
+        limits = np.zeros(len(self.rows)) if thresholds is None else np.asarray(thresholds)
+        if self.factors is None:
+            left, right = self.filters, np.eye(n)
+            limits = limits[None, None, :, None]
+        else:
+            left, right = self.factors
+            limits = np.append(0.0, limits).reshape(len(left), len(right)).T[:, None, :, None]
+        left, limits = left.astype(np.float32), limits.astype(np.float32)
+        # The picture filtered along its rows by B, or only shifted, and windows of n rows of it:
+        # (planes, patch rows, n, patch columns), all views of one array.
+        planes = _filtered_rows(picture, right, step)
+        windows = sliding_window_view(planes, n, axis=1)[:, ::step].swapaxes(2, 3)
+        result = np.empty(windows.shape[1::2], np.float32)
+        for row, column in itertools.product(*map(range, (0, 0), result.shape, _BLOCK)):
+            here = slice(row, row + _BLOCK[0]), slice(column, column + _BLOCK[1])
+            some = windows[:, here[0], :, here[1]]
+            if self.factors is None:
+                u = np.asarray(sum(left[:, :, dx] @ some[dx] for dx in range(n)))[None]
+            else:
+                u = left @ some
+                u[0, :, 0] = 0  # the product of the constants is no row of Ω
+            magnitude = np.abs(u, out=u)
+            if thresholds is not None:
+                magnitude = np.maximum(magnitude - limits, 0)
+            result[here] = magnitude.sum(axis=(0, 2))
+        return result
 
     def squared_norm(self) -> float:
         """Bound ‖Ω_F‖² of the operator on every patch of a picture, by its filters' spectra.
@@ -139,6 +191,16 @@ class AnalysisOperator:
         spectrum = np.fft.rfft2(self.filters, s=(samples, samples))
         largest = (np.abs(spectrum) ** 2).sum(axis=0).max()
         return float(largest / np.cos(np.pi * (self.patch_size - 1) / samples) ** 2)
+
+
+def _filtered_rows(picture: Array, filters: Array, step: int) -> NDArray[np.float32]:
+    """Correlate every row of a picture with filters (count, n), at every ``step``-th column."""
+    import cv2  # takes a while to load
+
+    whole = picture.shape[1] - filters.shape[1] + 1
+    return np.stack(
+        [cv2.filter2D(picture, -1, taps[None], anchor=(0, 0))[:, :whole:step] for taps in filters]
+    )
 
 
 def coherence(rows: Array) -> float:

@@ -1,26 +1,25 @@
-"""From an estimate to the picture: the letter's global reconstruction, and plain shrinkage."""
+"""The letter's global reconstruction: from an estimate to the picture."""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike
+from collections.abc import Iterator
 
-from cofuse.errors import CofuseError
+import numpy as np
+from numpy.typing import NDArray
+
 from cofuse.images import Levels
 from cofuse.operators import AnalysisOperator
 from cofuse.progress import Progress, ProgressCallback, SolverTrace, silent
-
-__all__ = ["check_orthonormal", "reconstruct", "shrink", "shrink_twice"]
-
-#: Hard threshold of `shrink` in units of σ. On eight training pictures at σ = 15, `shrink_twice`
-#: reached 30.27, 30.31 and 30.25 dB with 2.3, 2.5 and 2.7.
-_THRESHOLD = 2.5
 
 #: The objective of float32 pictures wavers by this much without having risen.
 _ROUNDING = 1e-6
 
 #: Iterations between looks at the duality gap.
 _LOOK_EVERY = 10
+#: Coefficients that are computed at a time, so that they fit the cache.
+_COEFFICIENTS = 300_000
+
+Duals = NDArray[np.float32]
 
 
 def reconstruct(
@@ -48,12 +47,8 @@ def reconstruct(
     bounds the root mean square distance from the minimiser: the solver stops when this bound is
     below ``accuracy`` grey levels (the default is less than what rounding to 8 bits does).
     """
-    # Imported here: pictures without noise are copied and never need the compiled kernels.
-    from cofuse.operators.cpu import dual_step, pairing
-
-    n = operator.patch_size
-    patches = (estimate.shape[0] - n + 1, estimate.shape[1] - n + 1)
-    dual = np.zeros((len(operator.rows), *patches), np.float32)
+    height, width = (length - operator.patch_size + 1 for length in estimate.shape)
+    dual = np.zeros((height, len(operator.rows), width), np.float32)
     previous = np.zeros_like(dual)
     step = 1.0 / operator.squared_norm()
     spread = last_spread = np.zeros_like(estimate)
@@ -64,16 +59,14 @@ def reconstruct(
         iteration += 1
         ahead = estimate - (spread + np.float32(momentum) * (spread - last_spread))
         last_spread = spread
-        dual, previous, spread = dual_step(
-            dual, previous, ahead, operator, momentum=momentum, step=step, limit=weight
-        )
+        spread = _ascend(dual, previous, ahead, operator, momentum, step, weight)
         last_value, value = value, float(np.square(estimate - spread, dtype=np.float64).sum())
         if value > last_value * (1.0 + _ROUNDING):
             pace = 1.0
         next_pace = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * pace * pace))
         momentum, pace = (pace - 1.0) / next_pace, next_pace
         if iteration % _LOOK_EVERY == 0 or iteration == max_iterations:
-            norm, inner = pairing(dual, estimate - spread, operator)
+            norm, inner = _pairing(dual, estimate - spread, operator)
             gap = max(weight * norm - inner, 0.0)
             error = float(np.sqrt(2.0 * gap / estimate.size))
             errors.append(error)
@@ -90,32 +83,45 @@ def reconstruct(
     return estimate - spread, trace
 
 
-def check_orthonormal(operator: AnalysisOperator) -> None:
-    """Refuse an operator whose rows are no orthonormal basis of the mean-free patches."""
-    h, m = operator.rows.shape
-    if h != m - 1 or np.abs(operator.rows @ operator.rows.T - np.eye(h)).max() > 1e-5:
-        raise CofuseError(
-            f"operator {operator.name} cannot restore by shrinkage: its {h} rows are no "
-            f"orthonormal basis of the mean-free patches; use dct-{operator.patch_size}"
-        )
+def _ascend(
+    dual: Duals,
+    previous: Duals,
+    image: Levels,
+    operator: AnalysisOperator,
+    momentum: float,
+    step: float,
+    limit: float,
+) -> Levels:
+    """Step ``u ← clip(u + momentum·(u − u_previous) + step·Ω_F x, ±limit)``; returns ``Ω_Fᵀu``.
 
-
-def shrink(picture: Levels, operator: AnalysisOperator, *, sigma: ArrayLike) -> Levels:
-    """Denoise by the ℓ₀ penalty on every patch, overlapping results averaged.
-
-    Needs an operator with orthonormal rows, such as the DCT: each patch is then solved in closed
-    form by a hard threshold. ``sigma`` is the noise of all coefficients, or that of every row.
+    Both duals are updated in place: they are by far the largest arrays at hand.
     """
-    from cofuse.operators.cpu import hard_shrinkage
+    spread = np.zeros_like(image)
+    for patches, rows in _bands(dual, operator.patch_size):
+        now, before = dual[patches], previous[patches]
+        new = np.float32(step) * operator.apply_image(image[rows])
+        new += now
+        new += np.float32(momentum) * (now - before)
+        before[:] = now
+        np.clip(new, -limit, limit, out=now)
+        spread[rows] += operator.adjoint_image(now)
+    return spread
 
-    return hard_shrinkage(picture, operator, threshold=_THRESHOLD * np.asarray(sigma))
+
+def _pairing(dual: Duals, image: Levels, operator: AnalysisOperator) -> tuple[float, float]:
+    """‖Ω_F x‖₁ and ⟨Ω_F x, u⟩, of which the duality gap is made."""
+    norm = inner = 0.0
+    for patches, rows in _bands(dual, operator.patch_size):
+        coefficients = operator.apply_image(image[rows]).astype(np.float64)
+        norm += float(np.abs(coefficients).sum())
+        inner += float((coefficients * dual[patches]).sum())
+    return norm, inner
 
 
-def shrink_twice(picture: Levels, operator: AnalysisOperator, *, sigma: ArrayLike) -> Levels:
-    """Denoise by `shrink`, then again as a Wiener filter with that result as the model."""
-    from cofuse.operators.cpu import wiener_shrinkage
-
-    guide = shrink(picture, operator, sigma=sigma)
-    # A variance that float32 rounds to zero would divide nothing by nothing on flat patches.
-    variance = np.maximum(np.square(sigma), 1e-12)
-    return wiener_shrinkage(picture, guide, operator, variance=variance)
+def _bands(dual: Duals, patch_size: int) -> Iterator[tuple[slice, slice]]:
+    """Bands of patch rows, each with the rows of the picture that they lie in."""
+    height, filters, width = dual.shape
+    band = max(1, _COEFFICIENTS // (filters * width))
+    for start in range(0, height, band):
+        stop = min(start + band, height)
+        yield slice(start, stop), slice(start, stop + patch_size - 1)

@@ -9,18 +9,13 @@ noise has one variance in all bands.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.images import Pixels, Stack, to_opponent
+from cofuse.images import Levels, Pixels, Stack, to_opponent
 from cofuse.sensor.law import BANDS
-
-__all__ = ["COEFFICIENTS", "Blocks", "cut_blocks", "jpeg_grid", "read_windows", "window_places"]
-
-Levels = NDArray[np.float32]
 
 _BLOCK = 8
 #: Side of a window: one block of the coarsest band.
@@ -61,22 +56,14 @@ _GRID_WINDOWS = 16
 _CLEAR, _MISSING = 6.0, 0.2
 
 
-@dataclass(frozen=True)
-class Blocks:
-    """Blocks of one band, at the same places in every frame.
+class Blocks(NamedTuple):
+    """Blocks of one band, at the same places in every frame."""
 
-    Attributes
-    ----------
-    values
-        Coefficients in grey levels, shape (blocks, planes, `COEFFICIENTS`).
-    brightness
-        Mean grey level of the channels.
-    clipped
-        Part of a block's pixels that are black or white; all of those of a block that is constant.
-    """
-
+    #: Coefficients in grey levels, shape (blocks, planes, `COEFFICIENTS`).
     values: Levels
+    #: Mean grey level of the channels.
     brightness: Levels
+    #: Part of a block's pixels that are black or white; all of those of a block that is constant.
     clipped: Levels
 
 
@@ -112,12 +99,10 @@ def cut_blocks(stack: Stack, windows: Pixels) -> list[Blocks]:
     scale = np.float32(1.0 / np.sqrt(planes.shape[-1]) / _BLOCK)
     bands = []
     for band, step in enumerate(_STEPS):
-        if min(picture.shape[2:]) < _BLOCK:
-            break
         if band:
             picture = _halved(picture)
-            if min(picture.shape[2:]) < _BLOCK:
-                break
+        if min(picture.shape[2:]) < _BLOCK:
+            break
         cut = np.lib.stride_tricks.sliding_window_view(picture, (_BLOCK, _BLOCK), axis=(2, 3))
         cut = np.moveaxis(cut[:, :, ::step, ::step], 1, 3)
         cut = np.ascontiguousarray(cut.reshape(-1, *cut.shape[3:]))

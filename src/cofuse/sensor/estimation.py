@@ -1,7 +1,7 @@
 """The noise of a stack from its frames alone.
 
 Places that show nothing but noise are looked for in single frames and in combinations of
-neighbouring ones (`residues`), band by band. The finest bands are measured; how far coarser ones
+neighbouring ones (`sampling`), band by band. The finest bands are measured; how far coarser ones
 may be trusted depends on how much detail there is, and where there is much the bands beside them
 have a say: spectra of noise are smooth.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,14 +18,16 @@ from numpy.typing import ArrayLike, NDArray
 from cofuse.arguments import check_callback
 from cofuse.images import Stack
 from cofuse.progress import ProgressCallback, silent
-from cofuse.sensor.brightness import NoiseModel, fit_model
-from cofuse.sensor.law import BANDS, SHARES, NoiseLaw
+from cofuse.sensor.law import BANDS, SHARES, Array, NoiseLaw, NoiseModel
 from cofuse.sensor.sampling import FIRST, Candidates, Curve, Floor, Sample, sample_stack
 
-__all__ = ["estimate_noise", "noise_level"]
-
-Array = NDArray[np.float64]
-
+#: What the variance at one brightness is off by, relatively, by texture that no test finds.
+_TEXTURE_ERROR = 0.06
+#: Errors above the law beyond which a brightness counts as textured rather than as evidence.
+_OUTLIER = 3.0
+#: A law that grows needs this many brightnesses near it that span this many grey levels, has to
+#: better a constant by this much (χ²), and to divide its misfit by this.
+_FEWEST_BINS, _SPAN, _EVIDENCE, _BETTER = 4, 48.0, 9.0, 2.0
 #: Grey levels that count as one brightness, and how far variances may differ between them, as a
 #: logarithm, before anything is known.
 _BRIGHTNESS_STEP, _BRIGHTNESS_ERROR = 16.0, 0.3
@@ -85,7 +88,7 @@ def noise_level(picture: NDArray[np.float32]) -> float:
 def law_of(sample: Sample, *, colour: bool) -> NoiseLaw:
     """Make a law of what was seen of a stack."""
     blocks, planes = sample.blocks, 3 if colour else 1
-    bands = [Candidates.together(parts) for parts in sample.combined if parts]
+    bands = sample.combined
     if not bands:  # smaller than a block: nobody knows
         nothing = NoiseLaw.white(0.0, frames=len(sample.same), colour=colour)
         return replace(nothing, errors=np.ones_like(nothing.levels), estimated=True)
@@ -151,9 +154,7 @@ def _profile(
     # Chrominances have less detail, and so tell what luminance may be like. A JPEG takes more of
     # them away, all but what is coarse: then luminance tells what that may be like.
     for plane in range(planes) if jpeg else reversed(range(planes)):
-        floors = [
-            _floor(bands[number], number, plane, curve, jpeg=jpeg) for number in range(len(bands))
-        ]
+        floors = [_floor(band, k, plane, curve, jpeg=jpeg) for k, band in enumerate(bands)]
         slopes = coarse = None
         if jpeg and plane:
             coarse = logs[0]
@@ -180,26 +181,12 @@ def _floor(band: Candidates, number: int, plane: int, curve: Curve, *, jpeg: boo
 def _smooth(
     floors: Sequence[Floor], slopes: Array | None, coarse: Array | None, *, jpeg: bool
 ) -> tuple[Array, Array]:
-    """Weigh what was measured in every band against what is to be expected.
+    """Weigh what was measured in every band, finest first, against what is to be expected.
 
-    Parameters
-    ----------
-    floors
-        What was measured, from the finest band on.
-    slopes
-        By how much other planes change from octave to octave, where that says something.
-    coarse
-        Levels of another plane, of which the coarse ones say something; this one is then a
-        chrominance that a JPEG has thinned out.
-    jpeg
-        Whether the finest band has lost by rounding.
-
-    Returns
-    -------
-    ndarray
-        Logarithms of the levels.
-    ndarray
-        Errors of these.
+    Returns logarithms of the levels, and their errors. ``slopes`` say by how much other planes
+    change from octave to octave, where that says something. ``coarse`` are logarithms of the levels
+    of luminance; the plane is then a chrominance that a JPEG has thinned out. With ``jpeg`` the
+    finest band has lost by rounding.
     """
     logs, errors = np.zeros(BANDS), np.zeros(BANDS)
     patchy = coarse is not None
@@ -273,3 +260,54 @@ def _by_frame(sample: Sample, curve: Curve, profile: Array) -> tuple[Array, Arra
     # Where a frame has much detail everywhere its level is a bound rather than a measure.
     errors = np.array([np.hypot(0.5 * floor.error, min(_doubt(floor), 1.0)) for floor in fine])
     return levels[sample.same], errors[sample.same]
+
+
+def fit_model(rows: Array) -> NoiseModel:
+    """Fit a law that grows to variances by brightness; unless it is clear the gain is 0.
+
+    Texture only adds to the variance: brightnesses far above a law weigh little against it.
+    """
+    unclear = NoiseModel(1.0)
+    level, variance, error = rows[rows[:, 1] > 0].T
+    error = np.hypot(_TEXTURE_ERROR, error)
+
+    def residuals(law: tuple[float, float]) -> Array:
+        return np.asarray(np.log(variance / (law[0] + law[1] * level)) / error)
+
+    def misfit(law: tuple[float, float]) -> float:
+        distance = residuals(law)
+        squares = distance**2
+        bounded = squares / (1.0 + squares / _OUTLIER**2)
+        return float(np.where(distance > 0, bounded, squares).sum())
+
+    # There are few enough to try every line through two of them, and every constant.
+    lines = []
+    for i, j in combinations(range(len(level)), 2):
+        gain = (variance[j] - variance[i]) / (level[j] - level[i])
+        offset = variance[i] - gain * level[i]
+        if gain > 0:
+            lines.append((offset, gain) if offset > 0 else (0.0, variance[j] / level[j]))
+    if not lines:
+        return unclear
+    constant = min(misfit((value, 0.0)) for value in variance)
+    best = min(lines, key=misfit)
+    near = np.abs(residuals(best)) < _OUTLIER
+    if near.sum() < _FEWEST_BINS or np.ptp(level[near]) < _SPAN:
+        return unclear
+    if constant < max(misfit(best) + _EVIDENCE, _BETTER * misfit(best)):
+        return unclear
+    return _least_squares(level[near], variance[near], error[near])
+
+
+def _least_squares(level: Array, variance: Array, error: Array) -> NoiseModel:
+    """Fit ``floor² + gain·I``, neither of them negative, to variances with relative errors."""
+    design = np.stack([np.ones_like(level), level], axis=1) / (variance * error)[:, None]
+    goal = 1.0 / error
+    both = np.linalg.lstsq(design, goal, rcond=None)[0]
+    if (both >= 0).all():
+        return NoiseModel(float(np.sqrt(both[0])), float(both[1]))
+    # One of them is 0, and the other what fits best alone.
+    alone = np.maximum(design.T @ goal, 0.0) / np.square(design).sum(axis=0)
+    floor, gain = np.linalg.norm(design * alone - goal[:, None], axis=0)
+    best = (float(np.sqrt(alone[0])), 0.0) if floor < gain else (0.0, float(alone[1]))
+    return NoiseModel(*best)

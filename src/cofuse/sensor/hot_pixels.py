@@ -2,16 +2,15 @@
 
 The scene moves through focus and the sensor does not. A pixel that differs from its neighbours by
 about as much in every frame, before alignment, is stuck; a star or a speck of dust is sharp in some
-frames and spread in others.
+frames and spread in others. In one frame it is a *spike*: its excess over the median of 5 x 5
+pixels is a multiple of the noise, and of the texture around, and has a shape that no lens makes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import cv2
 import numpy as np
@@ -21,47 +20,38 @@ from cofuse.errors import CofuseError
 from cofuse.images import Levels, Pixels, Stack
 from cofuse.progress import Progress, ProgressCallback, silent
 
-__all__ = ["HotPixels", "find_hot_pixels", "find_outliers", "noise_of", "without_hot_pixels"]
-
-#: Strength (see `find_outliers`) of a stuck pixel, and the factor on it where there are two frames.
-_STUCK, _OF_TWO = 8.0, 2.0
-#: Strength of the pixels that belong to a stuck one: demosaicing spreads it over 3 x 3 pixels.
-_BESIDE = 4.0
+#: Robust standard deviations of a spike, the factor on it where there are but two frames, and those
+#: of the pixels that belong to a spike: demosaicing spreads it over 3 x 3 pixels.
+_STUCK, _OF_TWO, _BESIDE = 8.0, 2.0, 4.0
 #: Texture counts as noise of this many times the mean excess of the pixels around.
 _TEXTURE = 1.5
 #: Share of its excess that the neighbours of a spike, or its other colours, have at most.
 _ALONE = 0.2
 #: Grey levels by which a spike must stand out: compression makes steps of less.
 _VISIBLE = 6.0
-#: Share of the frames in which a stuck pixel stands out; smallest excess as a share of the largest.
+#: Share of the frames in which a stuck pixel is a spike; least share of its largest excess in them.
 _ALWAYS, _STEADY = 0.8, 0.5
-#: A larger group of pixels is dust or a thing, not a stuck pixel.
-_LARGEST_GROUP = 12
-#: From this size on a group is one pixel spread by demosaicing.
-_SPREAD_GROUP = 3
+#: Share of a stuck pixel's excess with which others belong to it. Those that are connected are a
+#: thing, not a stuck pixel, if they reach this far; from this number on demosaicing spread them.
+_BELONGS, _REACH, _SPREAD = 0.1, 3, 3
 #: Rows that are examined together, and rows around them that they depend on.
 _ROWS, _HALO = 256, 8
 #: Number and rows of the strips that noise is measured on.
 _STRIPS, _STRIP = 12, 16
 
 Places = NDArray[np.intp]
+_NO_WINDOWS = np.empty((0, 2 * _REACH + 1, 2 * _REACH + 1), np.float32)
 
 
 @dataclass(frozen=True)
 class HotPixels:
-    """Stuck pixels of a sensor, hot or dead, by channel.
-
-    Attributes
-    ----------
-    rows, columns, channels
-        Where they are, one entry a value of a frame; the channel is 0 in grey frames.
-    shape
-        Shape of the frames they were found in.
-    """
+    """Stuck pixels of a sensor, hot or dead, one entry a value of a frame."""
 
     rows: Places
     columns: Places
+    #: 0 in grey frames.
     channels: Places
+    #: Shape of the frames they were found in.
     shape: tuple[int, ...]
 
     def __len__(self) -> int:
@@ -75,178 +65,136 @@ class HotPixels:
         return mask
 
 
-def find_hot_pixels(
-    stack: Stack, *, threshold: float = _STUCK, progress: ProgressCallback = silent
-) -> HotPixels:
+def find_hot_pixels(stack: Stack, *, progress: ProgressCallback = silent) -> HotPixels:
     """Find the pixels that stand out from their neighbours in nearly every frame.
 
     The frames must be as the sensor took them: not aligned, turned or made smaller. In one frame
     alone nothing is found, for nothing tells a stuck pixel from a speck. Frames are read in turn
-    until no pixel is left that could be stuck, and once more if some are.
-
-    Parameters
-    ----------
-    stack
-        The frames.
-    threshold
-        Robust standard deviations by which a stuck pixel differs from the median around it.
-    progress
-        Called after every frame.
+    until no pixel is left that could be stuck.
     """
-    if not (np.isfinite(threshold) and threshold > 0):
-        raise CofuseError(f"threshold is {threshold}; expected a positive number")
-    count = len(stack)
-    if count == 2:
-        threshold *= _OF_TWO
-    lasting = _lasting_spikes(stack, threshold, progress) if count > 1 else np.empty(0, np.intp)
-    # Weaker outliers around the spikes tell what belongs to them, or what they belong to.
-    bands = _bands(lasting, stack.shape, _LARGEST_GROUP + 1)
-    found = [find_outliers(stack, frame, threshold, bands) for frame in (stack if bands else ())]
-    progress(Progress("hot pixels", count, count))
-    if not found:
-        return HotPixels(lasting, lasting, lasting, stack.shape)
-    everywhere, excess, spike = (np.concatenate(part) for part in zip(*found, strict=True))
-    places, index = np.unique(everywhere, return_inverse=True)
-    sign, size = np.sign(excess), np.abs(excess)
-    times, spikes = (np.abs(np.bincount(index, sign * part)) for part in (1, spike))
-    least, most = np.full(len(places), np.inf, np.float32), np.zeros(len(places), np.float32)
-    np.minimum.at(least, index, size)
-    np.maximum.at(most, index, size)
-    often = times >= _ALWAYS * count
-    stuck = (spikes >= _ALWAYS * count) & (least >= _STEADY * most)
-    return _grouped(places[often], least[often], stuck[often], stack.shape)
-
-
-def without_hot_pixels(stack: Stack, found: HotPixels) -> Stack:
-    """Replace stuck pixels by the median of their good neighbours whenever a frame is read.
-
-    The neighbours are those of the same channel within 5 x 5 pixels. All other pixels, and the
-    whole stack where nothing was found, stay as they are.
-    """
-    if found.shape != stack.shape:
-        raise CofuseError(
-            f"the stuck pixels are of frames of shape {found.shape} but these are {stack.shape}"
-        )
-    if not len(found):
-        return stack
-    readers = [partial(_cleaned, stack, number, found) for number in range(len(stack))]
-    return stack.made_into(readers)
-
-
-def _cleaned(stack: Stack, number: int, found: HotPixels) -> Pixels:
-    """Read a frame and replace its stuck pixels."""
-    frame = stack[number]
-    planes = frame.reshape(*frame.shape[:2], -1)
-    where = found.rows, found.columns, found.channels
-    steps = np.arange(-2, 3)
-    rows = found.rows[:, None, None] + steps[:, None]
-    columns = found.columns[:, None, None] + steps
-    outside = (rows < 0) | (rows >= len(planes)) | (columns < 0) | (columns >= planes.shape[1])
-    around = (
-        np.clip(rows, 0, len(planes) - 1),
-        np.clip(columns, 0, planes.shape[1] - 1),
-        found.channels[:, None, None],
-    )
-    near, bad = (np.ravel_multi_index(place, planes.shape) for place in (around, where))
-    outside |= np.isin(near, bad)  # of no use either
-    values = np.where(outside, np.nan, planes[around].astype(np.float64))
-    values = values.reshape(len(found), -1)
-    good = ~np.isnan(values).all(axis=1)
-    middle = np.nanmedian(values[good], axis=1)
-    result = planes.copy()
-    whole = frame.dtype.kind == "u"
-    result[tuple(axis[good] for axis in where)] = np.rint(middle) if whole else middle
-    return result.reshape(frame.shape)
-
-
-def _lasting_spikes(stack: Stack, threshold: float, progress: ProgressCallback) -> Places:
-    """Return places that are spikes of one sign in nearly all frames."""
     count = len(stack)
     needed = math.ceil(_ALWAYS * count)
-    bands = list(range(0, stack.height, _ROWS))
-    # Places from 1 on, once for every frame they are a spike in; negative if below the median.
-    seen, lasting = np.empty(0, np.intp), np.empty(0, np.intp)
-    with stack.ahead(stack.__getitem__, most=1) as frames:
-        for number, frame in enumerate(frames):
-            places, excess, spike = find_outliers(stack, frame, threshold, bands, spikes_only=True)
-            now = np.where(excess > 0, places + 1, -places - 1)[spike]
-            signed, times = np.unique(np.concatenate([seen, now]), return_counts=True)
-            hopeful = times + (count - 1 - number) >= needed
-            seen = np.repeat(signed[hopeful], times[hopeful])
-            lasting = np.abs(signed[hopeful]) - 1
-            progress(Progress("hot pixels", number + 1, count))
-            if number >= count - needed:
-                bands = _bands(lasting, stack.shape, 0)
-            if not bands:
+    threshold = _STUCK * (_OF_TWO if count == 2 else 1.0)
+    # Places and excess, one entry for every frame in which a pixel is a spike.
+    places, excess = np.empty(0, np.intp), np.empty(0, np.float32)
+    windows: list[tuple[Places, Levels]] = []
+    with stack.ahead(stack.__getitem__, range(count if count > 1 else 0), most=1) as frames:
+        for done, frame in enumerate(frames, 1):
+            # What was no spike in so many frames cannot be one in enough of them.
+            known = np.unique(places) if done > count - needed + 1 else None
+            found, size, around = find_spikes(stack, frame, threshold, known)
+            places, excess = np.concatenate([places, found]), np.concatenate([excess, size])
+            if known is not None:
+                windows.append((found, around))
+            _, index, times = np.unique(places, return_inverse=True, return_counts=True)
+            hopeful = times[index] + (count - done) >= needed
+            places, excess = places[hopeful], excess[hopeful]
+            progress(Progress("hot pixels", done, count))
+            if done > count - needed and not len(places):
                 break
-    return lasting
+    progress(Progress("hot pixels", count, count))
+    volume = (*stack.shape[:2], math.prod(stack.shape[2:]))
+    stuck = [np.empty((3, 0), np.intp)]
+    for place in np.unique(places):
+        own = [around[found == place] for found, around in windows]
+        rows, columns = _belonging(excess[places == place], np.concatenate(own))
+        y, x, channel = np.unravel_index(place, volume)
+        stuck.append(np.stack([y + rows, x + columns, np.full(len(rows), channel)]))
+    every = np.unique(np.concatenate(stuck, axis=1), axis=1)
+    inside = (every >= 0).all(axis=0) & (every < np.array(volume)[:, None]).all(axis=0)
+    rows, columns, channels = every[:, inside]
+    return HotPixels(rows, columns, channels, stack.shape)
 
 
-def _bands(places: Places, shape: tuple[int, ...], reach: int) -> list[int]:
-    """Return the first rows of the bands within so many rows of flat places."""
-    rows = places // math.prod(shape[1:])
-    near = np.concatenate([rows - reach, rows + reach])
-    return sorted(set((np.clip(near, 0, shape[0] - 1) // _ROWS * _ROWS).tolist()))
+def _belonging(excess: Levels, windows: Levels) -> tuple[Places, Places]:
+    """Return rows and columns, from the middle of windows, of what is stuck there; or none."""
+    none = np.empty(0, np.intp)
+    least, most = excess.min(), excess.max()
+    if min(least / most, most / least) < _STEADY:  # negative if they differ in sign
+        return none, none
+    window = np.median(windows, axis=0)
+    window /= window[_REACH, _REACH]
+    labels = cv2.connectedComponents((window > _BELONGS).astype(np.uint8), connectivity=8)[1]
+    group = labels == labels[_REACH, _REACH]
+    if window[group].max() > 1 or group[1:-1, 1:-1].sum() < group.sum():
+        return none, none  # it belongs to another, or to a thing
+    if group.sum() >= _SPREAD:
+        # What demosaicing spreads to the corners is too faint to stand out, not to be seen.
+        group[_REACH - 1 : _REACH + 2, _REACH - 1 : _REACH + 2] = True
+    rows, columns = np.nonzero(group)
+    return rows - _REACH, columns - _REACH
 
 
-def find_outliers(
-    stack: Stack,
-    frame: Pixels,
-    threshold: float,
-    bands: Sequence[int],
-    *,
-    spikes_only: bool = False,
-) -> tuple[Places, Levels, NDArray[np.bool_]]:
-    """Find the values of a frame that differ from those around them.
+def find_spikes(
+    stack: Stack, frame: Pixels, threshold: float, among: Places | None = None
+) -> tuple[Places, Levels, Levels]:
+    """Find the spikes of a frame, above a threshold in standard deviations.
 
-    The strength of a value is its excess over the median of 5 x 5 pixels, divided by the noise or,
-    if that is larger, by the texture around.
-
-    Parameters
-    ----------
-    stack, frame
-        A frame of the stack.
-    threshold
-        Strength above which a value may be a spike.
-    bands
-        First rows of the bands of rows to examine.
-    spikes_only
-        Whether values that are no spikes may be left out, which is quicker.
+    A lens spreads a point over its neighbours, in all colours. A stuck pixel of a grey sensor has
+    no neighbours, one under a coloured filter is of its colour.
 
     Returns
     -------
-    places
-        Flat indices of the values as strong as those beside a stuck pixel are.
-    excess
-        Their excess, in grey levels.
-    spike
-        Whether they are visible, strong, and of a shape that no lens makes.
+    places, excess, windows
+        Flat indices, and the excess in grey levels. Given sorted places to look ``among``, also
+        that of 7 x 7 pixels around each, 0 where it is within noise and texture.
     """
     planes = frame.reshape(*frame.shape[:2], -1)
-    row_length = planes.shape[1] * planes.shape[2]
-    unit = 255.0 / stack.white
+    unit = np.float32(255.0 / stack.white)
     noise = noise_of(stack, planes)
-    least = threshold if spikes_only else _BESIDE
-    quiet = max(_VISIBLE if spikes_only else 0.0, least * float(noise.min())) / unit
-    found = []
-    for top in bands:
+    quiet = max(_VISIBLE, threshold * float(noise.min())) / unit
+    found = [(np.empty(0, np.intp), np.empty(0, np.float32), _NO_WINDOWS)]
+    for top in range(0, len(planes), _ROWS):
         start = max(top - _HALO, 0)
         values, usual, size = _with_median(planes[start : top + _ROWS + _HALO])
-        inner = size[top - start : top - start + _ROWS]
-        here = np.flatnonzero(inner > quiet) + (top - start) * row_length
-        if len(here):
-            texture = _texture(size).ravel()[here] * unit
-            strength = size.ravel()[here] * unit
-            strength /= np.maximum(texture, noise[here % planes.shape[2]])
-            here, strength = here[strength > least], strength[strength > least]
-            excess = stack.to_levels(values.ravel()[here]) - stack.to_levels(usual.ravel()[here])
-            at = np.unravel_index(here, values.shape)
-            spike = (strength > threshold) & _is_spike(values, usual, at, _VISIBLE / unit)
-            found.append((here + start * row_length, excess, spike))
-    if not found:
-        return np.empty(0, np.intp), np.empty(0, np.float32), np.empty(0, np.bool_)
-    places, excess, spike = (np.concatenate(part) for part in zip(*found, strict=True))
-    return places, excess, spike
+        before, row_length = top - start, size[0].size
+        here = before * row_length + np.flatnonzero(size[before : before + _ROWS] > quiet)
+        if among is not None:
+            first, last = np.searchsorted(among, [top * row_length, (top + _ROWS) * row_length])
+            here = here[np.isin(here, among[first:last] - start * row_length)]
+        if not len(here):
+            continue
+        at = np.unravel_index(here, size.shape)
+        scatter = np.maximum(_texture(size, at) * unit, noise[at[2]])
+        strong = size[at] * unit > threshold * scatter
+        at, scatter = tuple(axis[strong] for axis in at), scatter[strong]
+        excess, inside = _excess(values, usual, at, 1)
+        own, cross = excess[:, 1, 1], (slice(None), [0, 2, 1, 1], [1, 1, 0, 2])
+        alone = np.abs(excess[cross].sum(axis=1)) < _ALONE * abs(own) * inside[cross].sum(axis=1)
+        if planes.shape[2] == 3:
+            colours = np.abs(values[at[:2]].astype(np.float32) - usual[at[:2]])
+            np.put_along_axis(colours, at[2][:, None], 0.0, axis=1)
+            alone |= colours.max(axis=1) < _ALONE * abs(own)
+        at = tuple(axis[alone] for axis in at)
+        window = _NO_WINDOWS
+        if among is not None:
+            window = _excess(values, usual, at, _REACH)[0] * unit
+            window[np.abs(window) < _BESIDE * scatter[alone][:, None, None]] = 0
+        places = np.ravel_multi_index((at[0] + start, *at[1:]), planes.shape)
+        found.append((places, own[alone] * unit, window))
+    places, sizes, windows = (np.concatenate(part) for part in zip(*found, strict=True))
+    return places, sizes, windows
+
+
+def _excess(
+    values: Pixels, usual: Pixels, at: tuple[Places, ...], reach: int
+) -> tuple[Levels, NDArray[np.bool_]]:
+    """Return the excess in the squares around places, 0 beyond the rim, and what is inside it."""
+    around, inside = _around(at, values.shape, reach)
+    return np.where(inside, values[around].astype(np.float32) - usual[around], 0), inside
+
+
+def _around(
+    at: tuple[Places, ...], shape: tuple[int, ...], reach: int
+) -> tuple[tuple[Places, ...], NDArray[np.bool_]]:
+    """Return indices of the squares around places, (places, side, side), and which of them exist.
+
+    Those beyond the rim of the picture are led back into it.
+    """
+    steps = np.arange(-reach, reach + 1)
+    rows, columns = at[0][:, None, None] + steps[:, None], at[1][:, None, None] + steps
+    inside = (rows >= 0) & (rows < shape[0]) & (columns >= 0) & (columns < shape[1])
+    return (np.where(inside, rows, 0), np.where(inside, columns, 0), at[2][:, None, None]), inside
 
 
 def _with_median(rows: Pixels) -> tuple[Pixels, Pixels, Pixels]:
@@ -268,75 +216,50 @@ def noise_of(stack: Stack, planes: Pixels) -> Levels:
     return np.asarray(1.4826 * middle + rounding, np.float32)
 
 
-def _texture(size: Pixels) -> Levels:
-    """Mean excess of the 9 x 9 pixels around, without the inner 3 x 3, times `_TEXTURE`."""
-    total, count = (
-        cv2.boxFilter(plane, cv2.CV_32F, (9, 9), normalize=False, borderType=cv2.BORDER_CONSTANT)
-        - cv2.boxFilter(plane, cv2.CV_32F, (3, 3), normalize=False, borderType=cv2.BORDER_CONSTANT)
-        for plane in (size, np.ones(size.shape[:2], np.uint8))
-    )
-    # At the rim fewer pixels are around; mirrored ones would show a stuck pixel beside itself.
-    return np.asarray(total.reshape(size.shape) * (_TEXTURE / np.maximum(count, 1))[..., None])
+def _texture(size: Pixels, at: tuple[Places, ...]) -> Levels:
+    """Mean excess of the 9 x 9 pixels around some, without the inner 3 x 3, times `_TEXTURE`."""
+    total, count = np.zeros(len(at[0]), np.float32), np.zeros(len(at[0]), np.float32)
+    for side, sign in ((9, 1), (3, -1)):
+        border, window = cv2.BORDER_CONSTANT, (side, side)
+        sums = cv2.boxFilter(size, cv2.CV_32F, window, normalize=False, borderType=border)
+        # At the rim fewer pixels are around; mirrored ones would show a stuck pixel beside itself.
+        rows, columns = (
+            np.minimum(place + side // 2 + 1, length) - np.maximum(place - side // 2, 0)
+            for place, length in zip(at[:2], size.shape[:2], strict=True)
+        )
+        total += sign * np.asarray(sums).reshape(size.shape)[at]
+        count += sign * rows * columns
+    return np.asarray(total * (_TEXTURE / np.maximum(count, 1)))
 
 
-def _is_spike(
-    planes: Pixels, usual: Pixels, at: tuple[Places, ...], visible: float
-) -> NDArray[np.bool_]:
-    """Tell whether values are visible, and of a shape that no lens makes.
+def without_hot_pixels(stack: Stack, found: HotPixels) -> Stack:
+    """Replace stuck pixels by the median of their good neighbours whenever a frame is read.
 
-    A lens spreads a point over its neighbours, in all colours. A stuck pixel of a grey sensor has
-    no neighbours, one under a coloured filter is of its colour.
+    The neighbours are those of the same channel within 5 x 5 pixels. All other pixels, and the
+    whole stack where nothing was found, stay as they are.
     """
+    if found.shape != stack.shape:
+        raise CofuseError(
+            f"the stuck pixels are of frames of shape {found.shape} but these are {stack.shape}"
+        )
+    if not len(found):
+        return stack
+    readers = [partial(_mended, stack, number, found) for number in range(len(stack))]
+    return stack.made_into(readers)
 
-    def excess(*index: Any) -> Levels:
-        return np.asarray(planes[index].astype(np.float32) - usual[index])
 
-    rows, columns, channels = at
-    size = np.abs(excess(*at))
-    # Index k + 1 is row or column k; beyond the rim they are mirrored.
-    row, column = (np.pad(np.arange(n), 1, mode="reflect") for n in planes.shape[:2])
-    beside = np.abs(
-        excess(row[rows], columns, channels)
-        + excess(row[rows + 2], columns, channels)
-        + excess(rows, column[columns], channels)
-        + excess(rows, column[columns + 2], channels)
+def _mended(stack: Stack, number: int, found: HotPixels) -> Pixels:
+    """Read a frame and replace its stuck pixels."""
+    frame = stack[number]
+    planes = frame.reshape(*frame.shape[:2], -1).copy()
+    stuck = (found.rows, found.columns, found.channels)
+    around, inside = _around(stuck, planes.shape, 2)
+    near, own = (np.ravel_multi_index(place, planes.shape) for place in (around, stuck))
+    use = inside & ~np.isin(near, own)
+    values = np.where(use, planes[around].astype(np.float64), np.nan).reshape(len(found), -1)
+    good = ~np.isnan(values).all(axis=1)
+    middle = np.nanmedian(values[good], axis=1)
+    planes[tuple(axis[good] for axis in stuck)] = (
+        np.rint(middle) if frame.dtype.kind == "u" else middle
     )
-    alone = beside < 4.0 * _ALONE * size
-    if planes.shape[2] == 3:
-        colours = np.abs(excess(rows, columns))
-        np.put_along_axis(colours, channels[:, None], 0.0, axis=1)
-        alone |= colours.max(axis=1) < _ALONE * size
-    return np.asarray(alone & (size > visible))
-
-
-def _grouped(
-    places: Places, excess: Levels, stuck: NDArray[np.bool_], shape: tuple[int, ...]
-) -> HotPixels:
-    """Join neighbours to groups and keep the small groups with a stuck pixel in them.
-
-    Where pixels beside the largest belong to it, all 3 x 3 around it are kept: what demosaicing
-    spreads to the corners is too faint to stand out, not to be seen.
-    """
-    volume = (*shape[:2], math.prod(shape[2:]))
-    rows, columns, channels = np.unravel_index(places, volume)
-    found = np.zeros(volume if stuck.any() else (0, 0, 0), np.uint8)
-    for channel in range(found.shape[2]):
-        mine = channels == channel
-        y, x = rows[mine], columns[mine]
-        mask = np.zeros(shape[:2], np.uint8)
-        mask[y, x] = 1
-        groups, labels = cv2.connectedComponents(mask, connectivity=8)
-        label = labels[y, x]
-        sizes = np.bincount(label, minlength=groups)
-        small = np.bincount(label, weights=stuck[mine], minlength=groups) > 0
-        small &= sizes <= _LARGEST_GROUP
-        largest = np.zeros(groups, np.float32)
-        np.maximum.at(largest, label, excess[mine])
-        spread = small[label] & (sizes[label] >= _SPREAD_GROUP) & (excess[mine] == largest[label])
-        mask[:] = 0
-        mask[y[spread], x[spread]] = 1
-        mask = np.asarray(cv2.dilate(mask, np.ones((3, 3), np.uint8)))
-        mask[y[small[label]], x[small[label]]] = 1
-        found[..., channel] = mask
-    rows, columns, channels = np.nonzero(found)
-    return HotPixels(rows, columns, channels, shape)
+    return planes.reshape(frame.shape)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,6 @@ from cofuse.sensor.law import BANDS, WAVELENGTHS, NoiseLaw
 
 if TYPE_CHECKING:
     from PIL import Image
-
-__all__ = ["plot_noise"]
 
 #: Size of the plot, and how many times larger it is drawn: scaled down, its edges are smooth.
 _WIDTH, _HEIGHT, _FINER = 1500, 640, 3
@@ -39,9 +36,9 @@ def plot_noise(law: NoiseLaw) -> NDArray[np.uint8]:
     picture = Image.new("RGB", (_WIDTH * _FINER, _HEIGHT * _FINER), "white")
     canvas = _Canvas(picture)
     words = [f"sigma {law.sigma:.2f} of 255", *law.character]
-    canvas.text((_PANELS[0][0], 34), "Noise", size=30, anchor="lm")
+    canvas.text((_PANELS[0][0], 34), "Noise", 30, anchor="lm")
     left = _PANELS[0][0] + canvas.width("Noise  ", 30)
-    canvas.text((left, 36), " · ".join(words), size=20, fill=_QUIET, anchor="lm")
+    canvas.text((left, 36), " · ".join(words), 20, _QUIET, "lm")
     _draw_brightness(canvas, law)
     _draw_frequency(canvas, law)
     return np.asarray(picture.reduce(_FINER))
@@ -55,11 +52,10 @@ def _draw_brightness(canvas: _Canvas, law: NoiseLaw) -> None:
     tops = measured * (1 + error)
     axes = _Axes(canvas, _PANELS[0], (0.0, 255.0), max(line.max(), tops.max(initial=0.0)))
     axes.frame("By brightness", "grey level", {float(x): f"{x:g}" for x in (0, 64, 128, 192, 255)})
-    axes.line(list(zip(levels, line, strict=True)), _MODEL, 3)
+    axes.line(list(zip(levels, line, strict=True)), _MODEL)
     for x, y, share in zip(where, measured, error, strict=True):
         axes.point(float(np.clip(x, 0, 255)), y, y * share, _COLOURS[0])
-    entries = [("measured", _COLOURS[0])] * bool(len(where)) + [("model", _MODEL)]
-    axes.legend(entries)
+    axes.legend([("measured", _COLOURS[0])] * bool(len(where)) + [("model", _MODEL)])
 
 
 def _draw_frequency(canvas: _Canvas, law: NoiseLaw) -> None:
@@ -73,7 +69,7 @@ def _draw_frequency(canvas: _Canvas, law: NoiseLaw) -> None:
         offset = (kind - (len(levels) - 1) / 2) * 0.12
         starts = -np.log2(WAVELENGTHS) - 1.0
         for start, level, error in zip(starts, levels[kind], errors[kind], strict=True):
-            axes.line([(start + 0.04, level), (start + 0.96, level)], _COLOURS[kind], 3)
+            axes.line([(start + 0.04, level), (start + 0.96, level)], _COLOURS[kind])
             axes.point(start + 0.5 + offset, level, error, _COLOURS[kind])
     names = ("luminance", "chroma") if len(levels) == 2 else ("grey",)
     axes.legend(list(zip(names, _COLOURS, strict=False)))
@@ -92,7 +88,7 @@ class _Canvas:
         return self._draw.textlength(text, self._font(size)) / _FINER
 
     def text(
-        self, at: Point, text: str, *, size: float = 19, fill: str = _TEXT, anchor: str = "mm"
+        self, at: Point, text: str, size: float, fill: str = _TEXT, anchor: str = "mm"
     ) -> None:
         place = at[0] * _FINER, at[1] * _FINER
         self._draw.text(place, text, fill=fill, font=self._font(size), anchor=anchor)
@@ -101,24 +97,20 @@ class _Canvas:
         path = [(x * _FINER, y * _FINER) for x, y in points]
         self._draw.line(path, fill=fill, width=round(width * _FINER), joint="curve")
 
-    def disc(self, at: Point, radius: float, fill: str) -> None:
-        self._draw.circle((at[0] * _FINER, at[1] * _FINER), radius * _FINER, fill=fill)
+    def disc(self, at: Point, fill: str) -> None:
+        self._draw.circle((at[0] * _FINER, at[1] * _FINER), 6 * _FINER, fill=fill)
 
 
-@dataclass
 class _Axes:
     """One panel: values along its sides, from ``span[0]`` and from 0, and what is drawn in it."""
 
-    canvas: _Canvas
-    box: tuple[int, int, int, int]
-    span: tuple[float, float]
-    top: float
-
-    def __post_init__(self) -> None:
-        self.top = max(self.top, 0.1)
-        self.step = _round_step(self.top / 5)
+    def __init__(
+        self, canvas: _Canvas, box: tuple[int, int, int, int], span: Point, top: float
+    ) -> None:
+        self.canvas, self.box, self.span = canvas, box, span
+        self.step = _round_step(max(top, 0.1) / 5)
         # The grid ends above all that is drawn.
-        self.top = np.ceil(1.04 * self.top / self.step) * self.step
+        self.top = np.ceil(1.04 * max(top, 0.1) / self.step) * self.step
 
     def at(self, x: float, y: float) -> Point:
         left, top, right, bottom = self.box
@@ -133,27 +125,26 @@ class _Axes:
             _, y = self.at(0.0, number * self.step)
             self.canvas.line([(left, y), (right, y)], _GRID if number else _QUIET)
             value = f"{number * self.step:.{digits}f}"
-            self.canvas.text((left - 12, y), value, size=18, fill=_QUIET, anchor="rm")
+            self.canvas.text((left - 12, y), value, 18, _QUIET, "rm")
         for x, text in ticks.items():
             place, _ = self.at(x, 0.0)
             self.canvas.line([(place, bottom), (place, bottom + 7)], _QUIET)
-            self.canvas.text((place, bottom + 22), text, size=18, fill=_QUIET)
-        self.canvas.text((left, top - 46), title, size=23, anchor="lm")
-        above = "standard deviation, grey levels"
-        self.canvas.text((left, top - 18), above, size=17, fill=_QUIET, anchor="lm")
-        self.canvas.text(((left + right) / 2, bottom + 58), label, size=19, fill=_QUIET)
+            self.canvas.text((place, bottom + 22), text, 18, _QUIET)
+        self.canvas.text((left, top - 46), title, 23, anchor="lm")
+        self.canvas.text((left, top - 18), "standard deviation, grey levels", 17, _QUIET, "lm")
+        self.canvas.text(((left + right) / 2, bottom + 58), label, 19, _QUIET)
 
     def legend(self, entries: list[tuple[str, str]]) -> None:
         """Name the colours, above the panel at its right."""
         x, y = float(self.box[2]), self.box[1] - 44.0
         for name, colour in reversed(entries):
             x -= self.canvas.width(name, 19)
-            self.canvas.text((x, y), name, anchor="lm")
-            self.canvas.disc((x - 14, y), 6, colour)
+            self.canvas.text((x, y), name, 19, anchor="lm")
+            self.canvas.disc((x - 14, y), colour)
             x -= 46
 
-    def line(self, points: list[Point], fill: str, width: float) -> None:
-        self.canvas.line([self.at(*point) for point in points], fill, width)
+    def line(self, points: list[Point], fill: str) -> None:
+        self.canvas.line([self.at(*point) for point in points], fill, 3)
 
     def point(self, x: float, y: float, error: float, fill: str) -> None:
         """Draw a disc with a bar from one standard error below it to one above."""
@@ -162,7 +153,7 @@ class _Axes:
             self.canvas.line([low, high], fill, 2)
             for px, py in (low, high):
                 self.canvas.line([(px - 6, py), (px + 6, py)], fill, 2)
-        self.canvas.disc(self.at(x, y), 6, fill)
+        self.canvas.disc(self.at(x, y), fill)
 
 
 def _round_step(least: float) -> float:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
-from cofuse.fusion.choice import window_activity
 from cofuse.fusion.presets import FastSettings
 from cofuse.images import Pixels, Stack, luminance
 from cofuse.operators import AnalysisOperator, load_operator
@@ -97,20 +96,16 @@ def filter_pictures(name: str = _FAST.operator) -> NDArray[np.uint8]:
 
 
 def _activities(x: int, y: int, stack: Stack, operator: AnalysisOperator) -> list[float]:
-    """Activity of every frame at one pixel; the same as in the map of the whole frame."""
-    # As far as the averaging window's patches reach; at the picture's end the cut ends as well, and
-    # its border is treated as the picture's own. Patches must fit in even then.
-    reach = _FAST.window // 2 + operator.patch_size
-    rows, columns = (
-        slice(max(place - reach, 0), min(place + reach + 1, size))
-        for place, size in ((y, stack.height), (x, stack.width))
-    )
+    """Mean activity of the patches of every frame that lie around one pixel."""
+    reach = (_FAST.window + operator.patch_size) // 2
     values = []
     for index in range(len(stack)):
-        part = stack.part_reader(index)(rows, columns)
-        grey = luminance(stack.to_levels(part))
-        activity = window_activity(grey, operator, window=_FAST.window)
-        values.append(float(activity[y - rows.start, x - columns.start]))
+        around = [
+            slice(min(max(place - reach, 0), size - operator.patch_size), place + reach + 1)
+            for place, size in ((y, stack.height), (x, stack.width))
+        ]
+        grey = luminance(stack.to_levels(stack.part_reader(index)(*around)))
+        values.append(float(operator.activity(grey).mean()))
     return values
 
 

@@ -13,9 +13,8 @@ from pathlib import Path
 from cofuse.errors import CofuseError
 from cofuse.files import write_image
 from cofuse.files.decoding import Picture
-from cofuse.files.formats import RAW_SUFFIXES, format_of
 from cofuse.files.reading import inspect_file, stated_white
-from cofuse.files.sources import natural_key
+from cofuse.files.sources import RAW_SUFFIXES, format_of, natural_key
 from cofuse.files.tiff import has_more_pages
 from cofuse.images import Stack as Pictures
 from cofuse.images.memory import available_memory

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.depth.colours import colour_table
+from cofuse.depth.maps import colour_table
 from cofuse.images import Pixels
 from cofuse.web.store import Missing
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from cofuse.errors import CofuseError
 from cofuse.files import write_json
 from cofuse.images.memory import available_memory, parse_size
-from cofuse.jobs.settings import check_settings, chosen_settings
+from cofuse.jobs.options import check_options
 from cofuse.web.limits import Config
 from cofuse.web.options import Options, command_line, fusing_request
 from cofuse.web.schemas import JobRecord, Result, StackRecord, now
@@ -153,8 +153,7 @@ def _check_job(stack: StackRecord, options: Options) -> None:
         raise CofuseError("the depth of one frame cannot be told; add frames or leave depth out")
     if options.z_step == 0:
         raise CofuseError("z_step is 0; expected a number other than 0")
-    fusing = fusing_request(Path(), [], options).fusing
-    check_settings(chosen_settings(fusing), fusing)
+    check_options(fusing_request(Path(), [], options))
 
 
 def with_own_names(value: _Value, names: Mapping[str, str]) -> _Value:

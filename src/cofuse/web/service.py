@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from cofuse.errors import CofuseError
-from cofuse.model.devices import DEVICES, resolve_device
+from cofuse.model.runtime import DEVICES, resolve_device
 from cofuse.web.frames import add_sample
 from cofuse.web.limits import Config
 from cofuse.web.questions import Questions

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from cofuse.images import Pixels, Stack
 from cofuse.jobs import Reading, Request
 from cofuse.jobs.frames import mend_hot_pixels, read_frames
 from cofuse.jobs.run import Job, Outcome
-from cofuse.progress import Progress, ProgressCallback
+from cofuse.progress import Progress
 from cofuse.sensor import NoiseLaw, estimate_noise
 from cofuse.web.reporting import Preview, Tell, reporter
 
@@ -32,31 +31,6 @@ _STRIP = 128
 _METRICS_SIDE = 1536
 
 
-class _KeepingJob(Job):
-    """A job that saves the aligned frames, to be shown."""
-
-    def __init__(self, request: Request, preview: Preview, most_bytes: int) -> None:
-        super().__init__(request)
-        self._preview, self._most_bytes = preview, most_bytes
-
-    @contextmanager
-    def prepared(self, progress: ProgressCallback) -> Iterator[tuple[Stack, Alignment | None, int]]:
-        """Mend and align the frames as every job does, and save them."""
-        folder = self.request.output.parent
-        self._preview.begin(self.frames.stack, self.reference)
-        with super().prepared(progress) as (stack, alignment, hot):
-            self._preview.begin(stack, len(stack) // 2)
-            if stack.frame_bytes * len(stack) <= self._most_bytes:
-                (folder / "frames").mkdir()
-                for index, frame in enumerate(stack):
-                    np.save(folder / "frames" / f"{index:04d}.npy", frame)
-                    progress(Progress("frames", index + 1, len(stack)))
-            if alignment is not None:
-                (folder / "alignment.json").write_text(alignment_to_json(alignment), "utf-8")
-            _save_average(folder / "average.npy", stack)
-            yield stack, alignment, hot
-
-
 def fuse(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """Fuse a stack exactly as the command line does, and keep what a viewer shows."""
     start = time.perf_counter()
@@ -66,8 +40,23 @@ def fuse(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
         preview = Preview(folder / "preview.jpg")
-        job = _KeepingJob(request, preview, arguments["keep_frames"])
-        outcome = job.run(reporter(request, preview, tell), preview=preview.paint)
+        job = Job(request)
+        preview.begin(job.frames.stack, job.reference)
+        report_to = reporter(request, preview, tell)
+
+        def keep(stack: Stack, alignment: Alignment | None) -> None:
+            """Save the frames in their places, to be shown."""
+            preview.begin(stack, len(stack) // 2)
+            if stack.frame_bytes * len(stack) <= arguments["keep_frames"]:
+                (folder / "frames").mkdir()
+                for index, frame in enumerate(stack):
+                    np.save(folder / "frames" / f"{index:04d}.npy", frame)
+                    report_to(Progress("frames", index + 1, len(stack)))
+            if alignment is not None:
+                (folder / "alignment.json").write_text(alignment_to_json(alignment), "utf-8")
+            _save_average(folder / "average.npy", stack)
+
+        outcome = job.run(report_to, preview=preview.paint, on_aligned=keep)
         _save(outcome, folder)
         metadata = job.metadata
     report, fusion = outcome.report, outcome.fusion
@@ -170,7 +159,7 @@ def noise(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
 def metrics(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """Score a result against its frames; of a large picture, its middle."""
-    from cofuse.evaluation.metrics.scoring import choose_metrics, score
+    from cofuse.evaluation.metrics import choose_metrics, score
 
     folder, white = Path(arguments["folder"]), arguments["white"]
     result = np.load(folder / "result.npy", mmap_mode="r")

@@ -1,14 +1,12 @@
 """Denoisers of one grey plane, to run before or after a fusion that knows nothing of noise.
 
 Each is ``(levels, sigma) -> levels``: float32 grey levels (white at 255) of shape (H, W), white
-Gaussian noise of standard deviation ``sigma`` grey levels. `denoise_picture` takes them to RGB,
-`denoise_then` and `then_denoise` put one before or after a method.
+Gaussian noise of standard deviation ``sigma`` grey levels. `denoise_picture` takes them to RGB.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
 
@@ -17,26 +15,10 @@ from numpy.typing import NDArray
 
 from cofuse.arguments import check_sigma
 from cofuse.errors import CofuseError
-from cofuse.images import Fusion, Levels, Stack, from_opponent, to_opponent
+from cofuse.images import Levels, from_opponent, to_opponent
 from cofuse.progress import SolverTrace
 
-__all__ = [
-    "DENOISERS",
-    "Method",
-    "PlaneDenoiser",
-    "denoise_bm3d",
-    "denoise_nlm",
-    "denoise_picture",
-    "denoise_then",
-    "denoise_tv",
-    "import_extra",
-    "solve_tv",
-    "then_denoise",
-]
-
 PlaneDenoiser = Callable[[Levels, float], Levels]
-#: ``(stack, *, sigma=0.0, …) -> Fusion``
-Method = Callable[..., Fusion]
 
 #: The weight of the total variation is ``_TV_SCALE · σ ** _TV_POWER``. Chosen on twelve pictures of
 #: the training set, where σ = 5, 10, 15, 25 want weights of 0.43, 0.56, 0.65, 0.77 σ.
@@ -45,24 +27,16 @@ _TV_SCALE, _TV_POWER = 0.26, 4 / 3
 _TV_TOLERANCE = 0.25
 _TV_MOST_ITERATIONS = 2000
 _TV_LOOK_EVERY = 10  # iterations between two evaluations of the duality gap
-
 #: Non-local means: filtering strength in units of σ (best of 0.4 to 0.8 on the same training
 #: pictures), sides of the patches, reach of the search.
 _NLM_STRENGTH = 0.7
 _NLM_PATCH, _NLM_REACH = 5, 6
-
 #: Smallest side the `bm3d` package works on without reading past its buffers.
 _BM3D_SMALLEST_SIDE = 16
 
 
 def denoise_tv(levels: Levels, sigma: float) -> Levels:
-    """Total variation denoising [1]_ with a weight that grows as σ^(4/3), solved by `solve_tv`.
-
-    References
-    ----------
-    .. [1] L. Rudin, S. Osher, E. Fatemi, "Nonlinear total variation based noise removal
-       algorithms", Physica D 60, 1992.
-    """
+    """Total variation denoising (Rudin, Osher, Fatemi 1992), its weight growing as σ^(4/3)."""
     _check(levels, sigma)
     return solve_tv(levels, _TV_SCALE * sigma**_TV_POWER)[0]
 
@@ -70,7 +44,7 @@ def denoise_tv(levels: Levels, sigma: float) -> Levels:
 def solve_tv(
     levels: Levels, weight: float, *, tolerance: float = _TV_TOLERANCE
 ) -> tuple[Levels, SolverTrace]:
-    r"""Minimise ``½‖x − y‖² + weight · TV(x)`` by the fast gradient projection method [1]_.
+    r"""Minimise ``½‖x − y‖² + weight · TV(x)`` by fast gradient projection (Beck, Teboulle 2009).
 
     TV is the isotropic one, ``Σ |∇x|`` with forward differences. The dual variable p has one
     vector of length at most ``weight`` a pixel, :math:`x = y - \nabla^T p`, and the duality gap
@@ -83,11 +57,6 @@ def solve_tv(
     below about ``0.001 · weight`` cannot be proven; 2000 iterations are the most it tries.
 
     Returns the solution and, in ``trace.history["error bound"]``, that proven error.
-
-    References
-    ----------
-    .. [1] A. Beck, M. Teboulle, "Fast gradient-based algorithms for constrained total variation
-       image denoising and deblurring problems", IEEE Trans. Image Process. 18, 2009.
     """
     y = np.asarray(levels, dtype=np.float32)
     weight = float(weight)
@@ -96,7 +65,10 @@ def solve_tv(
     momentum, bounds = 1.0, []
     for iteration in range(_TV_MOST_ITERATIONS + 1):
         if iteration % _TV_LOOK_EVERY == 0:
-            bounds.append(_error_bound(y, p, weight, slope))
+            _differences(y - _adjoint(p), slope)
+            # Both terms are summed pixel by pixel, where none is negative: nothing cancels.
+            gap = weight * np.hypot(slope[0], slope[1]) - (slope * p).sum(axis=0)
+            bounds.append(float(np.sqrt(2.0 * max(gap.mean(dtype=np.float64), 0.0))))
             if bounds[-1] <= tolerance:
                 break
         # p⁺ = project(q + ∇(y − ∇ᵀq)/8), where 8 bounds ‖∇‖²; then Nesterov's momentum.
@@ -111,28 +83,19 @@ def solve_tv(
         q += slope
         p, slope, momentum = slope, p, following
     converged = bounds[-1] <= tolerance
-    reason = (
-        f"error proven to be below {tolerance:g} grey levels"
-        if converged
-        else f"stopped after {_TV_MOST_ITERATIONS} iterations"
-    )
+    reason = f"stopped after {_TV_MOST_ITERATIONS} iterations"
+    if converged:
+        reason = f"error proven to be below {tolerance:g} grey levels"
     trace = SolverTrace("FGP", iteration, converged, reason, {"error bound": tuple(bounds)})
     return y - _adjoint(p), trace
 
 
 def denoise_nlm(levels: Levels, sigma: float) -> Levels:
-    """Non-local means [1]_ in scikit-image's fast form, the expected noise taken off distances.
-
-    References
-    ----------
-    .. [1] A. Buades, B. Coll, J.-M. Morel, "A non-local algorithm for image denoising", CVPR 2005.
-    """
+    """Non-local means (Buades, Coll, Morel 2005) in scikit-image's fast form, told the noise."""
     _check(levels, sigma)
     if sigma == 0:
         return levels.copy()
-    restoration = import_extra(
-        "skimage.restoration", package="scikit-image", purpose="non-local means"
-    )
+    restoration = import_extra("skimage.restoration", "scikit-image", "non-local means")
     clean = restoration.denoise_nl_means(
         levels,
         patch_size=_NLM_PATCH,
@@ -145,26 +108,18 @@ def denoise_nlm(levels: Levels, sigma: float) -> Levels:
 
 
 def denoise_bm3d(levels: Levels, sigma: float) -> Levels:
-    """Block matching and 3-D filtering [1]_, by its authors' package, with its defaults.
+    """Block matching and 3-D filtering (Dabov and others 2007), by its authors' package.
 
-    The package (extra ``bench``) is licensed for non-commercial use only. It runs in threads whose
-    order is not fixed: two runs may differ by some thousandths of a grey level.
-
-    References
-    ----------
-    .. [1] K. Dabov, A. Foi, V. Katkovnik, K. Egiazarian, "Image denoising by sparse 3-D
-       transform-domain collaborative filtering", IEEE Trans. Image Process. 16, 2007.
+    The package is licensed for non-commercial use only. It runs in threads whose order is not
+    fixed: two runs may differ by some thousandths of a grey level.
     """
     _check(levels, sigma)
     if sigma == 0:
         return levels.copy()
-    bm3d = import_extra("bm3d", package="bm3d", purpose="BM3D")
+    bm3d = import_extra("bm3d", "bm3d", "BM3D")
     height, width = levels.shape
-    padded = np.pad(
-        levels.astype(np.float64) / 255.0,
-        [(0, max(_BM3D_SMALLEST_SIDE - side, 0)) for side in levels.shape],
-        mode="symmetric",
-    )
+    missing = [(0, max(_BM3D_SMALLEST_SIDE - side, 0)) for side in levels.shape]
+    padded = np.pad(levels.astype(np.float64) / 255.0, missing, mode="symmetric")
     clean = bm3d.bm3d(padded, sigma / 255.0)
     return np.asarray(clean * 255.0, dtype=np.float32).reshape(padded.shape)[:height, :width]
 
@@ -179,47 +134,7 @@ def denoise_picture(levels: Levels, sigma: float, denoiser: PlaneDenoiser) -> Le
     return from_opponent(np.stack(clean, axis=-1))
 
 
-def denoise_then(method: Method, denoiser: PlaneDenoiser) -> Method:
-    """Make the method that denoises every frame and then fuses them as if they were clean.
-
-    The denoised frames are float32 grey levels, rounded to the type of the stack only once, in
-    the end. They are all kept, since a method may read a frame more than once. With ``sigma`` 0
-    the result is the method's own.
-    """
-
-    def fuse(stack: Stack, *, sigma: float = 0.0) -> Fusion:
-        check_sigma(sigma)
-        if sigma == 0:
-            return method(stack)
-        frames = [denoise_picture(stack.to_levels(frame), sigma, denoiser) for frame in stack]
-        fusion = method(Stack.from_arrays(frames, white=255.0, names=stack.names))
-        return replace(fusion, image=stack.from_levels(fusion.image), sigma=sigma)
-
-    return fuse
-
-
-def then_denoise(method: Method, denoiser: PlaneDenoiser) -> Method:
-    """Make the method that fuses the noisy frames and denoises the result.
-
-    The denoiser is given ``sigma``, the noise of one frame. That is right where pixels are copied;
-    methods that average leave less, methods that pick the largest detail more, neither of it
-    white. With ``sigma`` 0 the result is the method's own.
-    """
-
-    def fuse(stack: Stack, *, sigma: float = 0.0) -> Fusion:
-        check_sigma(sigma)
-        if sigma == 0:
-            return method(stack)
-        # In grey levels, so that the fused picture is not rounded before it is denoised.
-        readers = [lambda k=k: stack.to_levels(stack[k]) for k in range(len(stack))]
-        fusion = method(Stack(readers, white=255.0, names=stack.names))
-        clean = denoise_picture(fusion.image, sigma, denoiser)
-        return replace(fusion, image=stack.from_levels(clean), sigma=sigma)
-
-    return fuse
-
-
-def import_extra(module: str, *, package: str, purpose: str) -> ModuleType:
+def import_extra(module: str, package: str, purpose: str) -> ModuleType:
     """Import a package that only the extra ``bench`` installs, or say how to get it."""
     try:
         return import_module(module)
@@ -246,16 +161,6 @@ def _adjoint(p: NDArray[np.float32]) -> Levels:
     x[:, 1:] += p[1, :, :-1]
     x[:, :-1] -= p[1, :, :-1]
     return x
-
-
-def _error_bound(
-    y: Levels, p: NDArray[np.float32], weight: float, scratch: NDArray[np.float32]
-) -> float:
-    """Bound the root-mean-square distance of y − ∇ᵀp from the minimiser by the duality gap."""
-    _differences(y - _adjoint(p), scratch)
-    # Both terms are summed pixel by pixel, where none is negative: nothing cancels in float32.
-    gap = weight * np.hypot(scratch[0], scratch[1]) - (scratch * p).sum(axis=0)
-    return float(np.sqrt(2.0 * max(gap.mean(dtype=np.float64), 0.0)))
 
 
 def _check(levels: Levels, sigma: float) -> None:

@@ -1,16 +1,9 @@
 """SR-KSVD: fusion by sparse coding of sliding patches over a learned dictionary.
 
 After Yang and Li, *Multifocus image fusion and restoration with sparse representation* (IEEE
-Trans. Instrumentation and Measurement, 2010). Every patch of every frame loses its mean and is
-coded by orthogonal matching pursuit over one dictionary. At each place the frame whose
-coefficients have the largest ℓ₁ norm gives its coefficients and its mean, and the patches that
-overlap are averaged. With noise the pursuit stops at the noise's length, which restores the
-picture on the way.
+Trans. Instrumentation and Measurement, 2010). What the paper leaves open, and what we do:
 
-What the paper leaves open, and what we do:
-
-- *Residual at σ = 0.* A length of 0.1 grey levels a patch, the usual value for 8-bit pictures: the
-  chosen patch is represented all but exactly.
+- *Residual at σ = 0.* A length of 0.1 grey levels a patch, the usual value for 8-bit pictures.
 - *Colour.* The luminance decides; then the three channels of the chosen patch are coded one by one.
 - *More than two frames.* The largest norm of all; a tie goes to the earliest frame.
 - *Borders.* With a stride, the last row and column of patches that fit are always taken.
@@ -19,8 +12,9 @@ What the paper leaves open, and what we do:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +22,8 @@ from numpy.typing import NDArray
 from cofuse.arguments import check_sigma
 from cofuse.errors import CofuseError
 from cofuse.images import LUMINANCE_WEIGHTS, Fusion, Levels, Stack, luminance
+from cofuse.images.tiles import processors
 from cofuse.operators.patches import add_patches, patch_positions, take_patches
-
-__all__ = ["SHIPPED_PATCH_SIZES", "fuse_sr_ksvd", "load_dictionary"]
 
 #: Sides of the patches for which a learned dictionary comes with the package.
 SHIPPED_PATCH_SIZES = (5, 6, 7, 8, 9)
@@ -44,28 +37,37 @@ _BAND_BYTES = 256 << 20
 _TOLERANCE = 0.1
 #: How far above the noise's expected length the pursuit stops.
 _NOISE_GAIN = 1.15
+#: Signals coded together: what is known of them stays in a processor's cache.
+_CHUNK = 512
+#: An atom closer than this to the span of those taken adds nothing float32 could resolve.
+_LEAST_DISTANCE = 1e-3
 
 
 def fuse_sr_ksvd(
-    stack: Stack, *, sigma: float = 0.0, patch_size: int = 7, stride: int = 1
+    stack: Stack,
+    *,
+    sigma: float = 0.0,
+    patch_size: int = 7,
+    stride: int = 1,
+    band_bytes: int = _BAND_BYTES,
 ) -> Fusion:
-    r"""Fuse a stack by the max-ℓ₁ rule on sparse coefficients.
+    r"""Code every mean-free patch of every frame; the largest ℓ₁ norm wins, overlaps are averaged.
 
     .. math:: \gamma_k = \arg\min \|\gamma\|_0 \ \text{s.t.}\
               \|x_k - \bar x_k - D\gamma\|_2 \le \varepsilon, \qquad
               k^* = \arg\max_k \|\gamma_k\|_1, \qquad \hat x = D\gamma_{k^*} + \bar x_{k^*}
 
     with ε = 0.1 or, if that is larger, 1.15 σ √m with m the pixels of a patch (for the luminance
-    of colour frames, the σ that its weights leave).
+    of colour frames, the σ that its weights leave): stopping at the noise's length restores.
 
     Parameters
     ----------
-    stack
-        One frame or more, grey or RGB, any dtype.
-    sigma
-        Noise level in 8-bit grey levels.
+    stack, sigma
+        One frame or more, grey or RGB, any dtype; noise level in 8-bit grey levels.
     patch_size, stride
         Side n of the patches and the step between them, in pixels.
+    band_bytes
+        Memory for patches; a picture that has more is coded in bands of rows.
 
     Returns
     -------
@@ -86,7 +88,7 @@ def fuse_sr_ksvd(
     limits = [max(_TOLERANCE, _NOISE_GAIN * s * n) for s in (sigma, sigma * luminance_gain)]
     choice = np.zeros((len(ys), len(xs)), np.min_scalar_type(len(stack) - 1))
     total = np.zeros((channels + 1, stack.height, stack.width), np.float32)
-    band = max(1, _BAND_BYTES // (4 * n * n * len(xs) * (1 + 2 * channels)))
+    band = max(1, band_bytes // (4 * n * n * len(xs) * (1 + 2 * channels)))
     for top in range(0, len(ys), band):
         positions = ys[top : top + band], xs
         patches, chosen = _choose(stack, atoms, positions, limits)
@@ -112,19 +114,94 @@ def load_dictionary(patch_size: int) -> Floats:
         return np.asarray(archive["dictionary"], np.float32)
 
 
+class Codes(NamedTuple):
+    """Sparse codes of N signals.
+
+    ``atoms`` and ``values``, shape (N, T), name the atoms of every signal and their coefficients,
+    0 where it uses fewer; ``fitted``, shape (N, m), are the signals made of them.
+    """
+
+    atoms: NDArray[np.intp]
+    values: Floats
+    fitted: Floats
+
+
+def code_signals(
+    signals: Array, dictionary: Array, *, tolerance: float = 0.0, max_atoms: int | None = None
+) -> Codes:
+    r"""Code every row x of ``signals`` (N, m) with few unit atoms of ``dictionary`` (m, atoms).
+
+    .. math:: \min_\gamma \|\gamma\|_0 \quad\text{subject to}\quad
+              \|x - D\gamma\|_2 \le \varepsilon,\ \|\gamma\|_0 \le T
+
+    By orthogonal matching pursuit: take the atom that correlates best with the residual, fit all
+    atoms taken so far by least squares, and go on until the residual is as short as ``tolerance``,
+    ε, or ``max_atoms``, T, are taken, at most m.
+    """
+    signals, atoms = np.asarray(signals, np.float32), np.asarray(dictionary, np.float32)
+    most = min(*atoms.shape, max_atoms or len(atoms))
+    parts = [signals[k : k + _CHUNK] for k in range(0, max(len(signals), 1), _CHUNK)]
+    with ThreadPoolExecutor(processors()) as pool:
+        coded = pool.map(lambda part: _pursue(part, atoms, tolerance, most), parts)
+        return Codes(*(np.concatenate(arrays) for arrays in zip(*coded, strict=True)))
+
+
+def _pursue(signals: Floats, atoms: Floats, tolerance: float, most: int) -> Codes:
+    """Code some signals at once; each keeps an orthonormal basis Q of the atoms it has taken.
+
+    With the chosen atoms D_I = QU, U upper triangular, the fit is QQᵀx and its coefficients
+    solve Uγ = Qᵀx.
+    """
+    count, m = signals.shape
+    chosen = np.zeros((count, most), np.intp)
+    lengths = np.zeros((count, most), np.float32)
+    upper = np.tile(np.eye(most, dtype=np.float32), (count, 1, 1))
+    residual = signals.copy()
+    least = 1e-6 * np.linalg.norm(signals, axis=1)
+    # Signals that want more atoms, in the order of `basis`.
+    rows = np.flatnonzero(np.linalg.norm(signals, axis=1) > tolerance)
+    basis = np.empty((len(rows), 0, m), np.float32)
+    for step in range(most):
+        if not len(rows):
+            break
+        left = residual[rows]
+        correlation = np.abs(left @ atoms)
+        best = correlation.argmax(axis=1)
+        direction = atoms.T[best]
+        shares = (basis @ direction[..., None])[..., 0]
+        direction -= (shares[:, None] @ basis)[:, 0]
+        distance = np.linalg.norm(direction, axis=1)
+        peak = correlation[np.arange(len(rows)), best]
+        helps = (peak > least[rows]) & (distance >= _LEAST_DISTANCE)
+        distance[~helps] = 1.0
+        direction *= (helps / distance)[:, None]
+        length = np.einsum("nm,nm->n", direction, left)
+        left -= length[:, None] * direction
+        chosen[rows, step], lengths[rows, step], residual[rows] = best, length, left
+        upper[rows, :step, step], upper[rows, step, step] = shares, distance
+        basis = np.concatenate([basis, direction[:, None]], axis=1)
+        wanting = helps & (np.linalg.norm(left, axis=1) > tolerance)
+        if not wanting.all():
+            rows, basis = rows[wanting], basis[wanting]
+    values = np.zeros_like(lengths)
+    for k in np.flatnonzero(lengths.any(axis=0))[::-1]:
+        rest = np.einsum("nj,nj->n", upper[:, k, k + 1 :], values[:, k + 1 :])
+        values[:, k] = (lengths[:, k] - rest) / upper[:, k, k]
+    return Codes(chosen, values, signals - residual)
+
+
 def _choose(
     stack: Stack, atoms: Floats, positions: tuple[Array, Array], limits: Sequence[float]
 ) -> tuple[Floats, Array]:
     """Coded patches in rows, (channels, N, m), of the best frames, and which frames those are."""
-    from cofuse.evaluation.baselines.sparse_coding import approximate
 
     def take(levels: Levels) -> Floats:
         return take_patches(levels, round(len(atoms) ** 0.5), positions).T
 
     def code(patches: Floats, limit: float) -> tuple[Floats, Floats]:
         means = patches.mean(axis=1, keepdims=True)
-        fitted, norms = approximate((patches - means).T, atoms, tolerance=limit)
-        return fitted.T + means, norms
+        codes = code_signals(patches - means, atoms, tolerance=limit)
+        return codes.fitted + means, np.abs(codes.values).sum(axis=1)
 
     channels = 3 if stack.is_colour else 1
     best = np.full(len(positions[0]) * len(positions[1]), -1.0, np.float32)

@@ -1,30 +1,32 @@
-"""Scores against a known truth: for simulated stacks and for denoising.
+"""Scores against a known truth, and what all metrics share: grey, checks, bands and windows.
 
-All take ``(image, truth, *, white=255.0)``: two pictures of one shape, (H, W) or (H, W, channels),
-and the value that stands for white in them.
+The scores take ``(image, truth, *, white=255.0)``: two pictures of one shape, (H, W) or
+(H, W, channels), and the value that stands for white in them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from cofuse.evaluation.metrics.pictures import (
-    Pixels,
-    Values,
-    check_pair,
-    gaussian_window,
-    mean_inside,
-    row_bands,
-    window_bands,
-)
+from cofuse.errors import CofuseError
+from cofuse.images import LUMINANCE_WEIGHTS
 
-__all__ = ["gradient_error", "psnr", "ssim"]
+Pixels = NDArray[Any]
+Values = NDArray[np.float64]
 
-_SSIM_RADIUS, _SSIM_SIGMA = 5, 1.5
-_SSIM_K1, _SSIM_K2 = 0.01, 0.03
+#: Types whose scale is known: 8-bit grey levels, and those of pictures with a white of their own.
+GREY_TYPES = (np.uint8, np.float32, np.float64)
+_PICTURE_TYPES = (np.uint8, np.uint16, np.float32, np.float64)
+#: Pixels of one band: its float64 temporaries stay inside a processor's second-level cache.
+_BAND_PIXELS = 1 << 15
+#: SSIM: radius and spread of the window, and both constants.
+_RADIUS, _SPREAD = 5, 1.5
+_K1, _K2 = 0.01, 0.03
 
 
 def psnr(image: ArrayLike, truth: ArrayLike, *, white: float = 255.0) -> float:
@@ -34,19 +36,17 @@ def psnr(image: ArrayLike, truth: ArrayLike, *, white: float = 255.0) -> float:
 
     over all values of all channels.
     """
-    first, second = check_pair(image, truth, white)
+    first, second = _check_pair(image, truth, white)
     squares = []
-    for band in row_bands(first.shape):
+    for band in bands(first.shape):
         difference = first[band].astype(np.float64) - second[band]
         squares.append(float((difference * difference).sum()))
     error = math.fsum(squares) / first.size
-    if error == 0:
-        return math.inf
-    return 20.0 * math.log10(white) - 10.0 * math.log10(error)
+    return math.inf if error == 0 else 20.0 * math.log10(white) - 10.0 * math.log10(error)
 
 
 def ssim(image: ArrayLike, truth: ArrayLike, *, white: float = 255.0) -> float:
-    r"""Structural similarity, -1 to 1, with the constants of the original paper [1]_.
+    r"""Structural similarity, -1 to 1, as Wang, Bovik, Sheikh and Simoncelli (2004) define it.
 
     .. math:: \mathrm{SSIM} = \operatorname{mean}
               \frac{(2\mu_I\mu_T + C_1)(2\sigma_{IT} + C_2)}
@@ -55,21 +55,22 @@ def ssim(image: ArrayLike, truth: ArrayLike, *, white: float = 255.0) -> float:
     with local moments under an 11×11 Gaussian window of σ = 1.5 pixels, :math:`C_i = (K_i w)^2`,
     K₁ = 0.01 and K₂ = 0.03, averaged over channels and the windows that lie wholly inside the
     picture.
-
-    References
-    ----------
-    .. [1] Z. Wang, A. C. Bovik, H. R. Sheikh, E. P. Simoncelli, "Image quality assessment: from
-       error visibility to structural similarity", IEEE Trans. Image Processing 13 (4), 2004.
     """
-    first, second = check_pair(image, truth, white)
-    height, width, channels = first.shape
-    side = 2 * _SSIM_RADIUS + 1
-    sums = [
-        float(_similarity(first[rows, :, channel], second[rows, :, channel], white).sum())
-        for channel in range(channels)
-        for rows in window_bands(first.shape, side)
-    ]
-    windows = int(channels * (height - side + 1) * (width - side + 1))
+    first, second = _check_pair(image, truth, white)
+    c1, c2 = (_K1 * white) ** 2, (_K2 * white) ** 2
+    window = gaussian_window(_RADIUS, _SPREAD)
+    sums, windows = [], 0
+    for rows in bands(first.shape, window.size):
+        for channel in range(first.shape[2]):
+            x, y = (p[rows, :, channel].astype(np.float64) for p in (first, second))
+            mu_x, mu_y = mean_inside(x, window), mean_inside(y, window)
+            mu_xx, mu_yy, mu_xy = mu_x * mu_x, mu_y * mu_y, mu_x * mu_y
+            spread = mean_inside(x * x + y * y, window) - mu_xx - mu_yy
+            covariance = mean_inside(x * y, window) - mu_xy
+            similarity = (2.0 * mu_xy + c1) * (2.0 * covariance + c2)
+            similarity /= (mu_xx + mu_yy + c1) * (spread + c2)
+            sums.append(float(similarity.sum()))
+            windows += similarity.size
     return math.fsum(sums) / windows
 
 
@@ -83,27 +84,102 @@ def gradient_error(image: ArrayLike, truth: ArrayLike, *, white: float = 255.0) 
     """
     import cv2
 
-    first, second = check_pair(image, truth, white)
-    height, width, channels = first.shape
-    squares = []
-    for channel in range(channels):
-        for rows in window_bands(first.shape, 3):
+    first, second = _check_pair(image, truth, white)
+    squares, pixels = [], 0
+    for rows in bands(first.shape, 3):
+        for channel in range(first.shape[2]):
             difference = first[rows, :, channel].astype(np.float64) - second[rows, :, channel]
             # The filters are linear: one pass over the difference gives both gradients' difference.
             for order in ((1, 0), (0, 1)):
                 slope = cv2.Sobel(difference, cv2.CV_64F, *order, scale=1 / 8)[1:-1, 1:-1]
                 squares.append(float((slope * slope).sum()))
-    mean = math.fsum(squares) / (channels * (height - 2) * (width - 2))
-    return 255.0 / white * math.sqrt(mean)
+            pixels += slope.size
+    return 255.0 / white * math.sqrt(math.fsum(squares) / pixels)
 
 
-def _similarity(image: Pixels, truth: Pixels, white: float) -> Values:
-    """SSIM of every window that lies wholly inside one band of one channel."""
-    c1, c2 = (_SSIM_K1 * white) ** 2, (_SSIM_K2 * white) ** 2
-    x, y = image.astype(np.float64), truth.astype(np.float64)
-    window = gaussian_window(_SSIM_RADIUS, _SSIM_SIGMA)
-    mu_x, mu_y = mean_inside(x, window), mean_inside(y, window)
-    mu_xx, mu_yy, mu_xy = mu_x * mu_x, mu_y * mu_y, mu_x * mu_y
-    spread = mean_inside(x * x + y * y, window) - mu_xx - mu_yy
-    covariance = mean_inside(x * y, window) - mu_xy
-    return (2.0 * mu_xy + c1) * (2.0 * covariance + c2) / ((mu_xx + mu_yy + c1) * (spread + c2))
+def to_grey(rgb: ArrayLike) -> Pixels:
+    r"""Turn an RGB picture into the 8-bit grey the published fusion scores are computed on.
+
+    .. math:: Y = \lfloor 0.298936\,R + 0.587043\,G + 0.114021\,B + \tfrac12 \rfloor
+
+    with the ITU-R BT.601 weights to fifteen digits, which gives the grey of MATLAB's ``rgb2gray``
+    bit for bit. Input: shape (H, W, 3), uint8, or float on the 0-255 scale (clipped to it). A
+    picture of shape (H, W) is returned as it is.
+    """
+    picture = np.asarray(rgb)
+    if picture.ndim == 2:
+        return picture
+    if picture.ndim != 3 or picture.shape[2] != 3:
+        raise CofuseError(
+            f"to_grey got shape {picture.shape}; expected (height, width, 3) or (height, width)"
+        )
+    check_values(picture, "the RGB picture", GREY_TYPES)
+    grey = np.empty(picture.shape[:2], dtype=np.uint8)
+    red, green, blue = LUMINANCE_WEIGHTS
+    for band in bands(grey.shape):
+        levels = picture[band].astype(np.float64)
+        # The order of the sum decides the last bit, and with it which way a tie is rounded.
+        weighted = red * levels[..., 0] + green * levels[..., 1] + blue * levels[..., 2]
+        grey[band] = np.clip(np.floor(weighted + 0.5), 0, 255)
+    return grey
+
+
+def bands(shape: tuple[int, ...], side: int = 1) -> Iterator[slice]:
+    """Cut rows into bands that fit a cache; every window of a side lies in exactly one of them."""
+    height, width = shape[:2]
+    if min(height, width) < side:
+        raise CofuseError(
+            f"the pictures are {width}x{height}; this metric needs at least {side}x{side} pixels"
+        )
+    rows = max(1, _BAND_PIXELS // width)
+    last = height - side + 1
+    for top in range(0, last, rows):
+        yield slice(top, min(top + rows, last) + side - 1)
+
+
+def gaussian_window(radius: int, sigma: float) -> Values:
+    """One side of a separable Gaussian window, with 2·radius + 1 weights that sum to 1."""
+    window = np.exp(-(np.arange(-radius, radius + 1) ** 2) / (2.0 * sigma**2))
+    return np.asarray(window / window.sum())
+
+
+def mean_inside(values: Values, window: Values) -> Values:
+    """Weighted mean under every position of a separable window wholly inside the picture."""
+    import cv2
+
+    height, width = (side - window.size + 1 for side in values.shape)
+    # Anchored at its first weight, the window's valid positions are the top left ones.
+    means = cv2.sepFilter2D(values, cv2.CV_64F, window, window, anchor=(0, 0))
+    return np.asarray(means, dtype=np.float64)[:height, :width]
+
+
+def check_values(array: Pixels, name: str, types: Sequence[type]) -> None:
+    """Refuse types whose scale is unknown, empty pictures and values that are not finite."""
+    if array.dtype not in types:
+        expected = ", ".join(np.dtype(dtype).name for dtype in types)
+        raise CofuseError(f"{name} has values of type {array.dtype}; expected one of {expected}")
+    if array.size == 0:
+        raise CofuseError(f"{name} is empty: its shape is {array.shape}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise CofuseError(f"{name} holds NaN or infinite values; replace them before scoring")
+
+
+def _check_pair(image: ArrayLike, truth: ArrayLike, white: float) -> tuple[Pixels, Pixels]:
+    """Refuse what cannot be compared with the truth; return both as arrays of (H, W, channels)."""
+    if not (np.isfinite(white) and white > 0):
+        raise CofuseError(f"`white` is {white}; expected a positive number")
+    first, second = np.asarray(image), np.asarray(truth)
+    for array, name in ((first, "the picture"), (second, "the truth")):
+        if array.ndim not in (2, 3):
+            raise CofuseError(
+                f"{name} has shape {array.shape}; expected (height, width) or "
+                "(height, width, channels)"
+            )
+        check_values(array, name, _PICTURE_TYPES)
+    if first.shape != second.shape:
+        raise CofuseError(
+            f"the picture has shape {first.shape} but the truth {second.shape}; "
+            "crop them to the same size"
+        )
+    shape = *first.shape[:2], -1
+    return first.reshape(shape), second.reshape(shape)

@@ -11,36 +11,33 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from cofuse.evaluation.metrics.pictures import (
+from cofuse.errors import CofuseError
+from cofuse.evaluation.metrics.with_truth import (
+    GREY_TYPES,
     Pixels,
     Values,
-    against_sources,
+    bands,
+    check_values,
     gaussian_window,
     mean_inside,
-    row_bands,
-    stretch,
-    window_bands,
 )
 
-__all__ = ["q_abf", "q_cb", "q_mi", "q_ncie", "q_y"]
+Sources = Sequence[ArrayLike]
 
 _BINS = 256
-
 #: Q^AB/F: gain, slope and centre of the sigmoids of strength and direction.
-_STRENGTH_GAIN, _STRENGTH_SLOPE, _STRENGTH_CENTRE = 0.9994, -15.0, 0.5
-_ANGLE_GAIN, _ANGLE_SLOPE, _ANGLE_CENTRE = 0.9879, -22.0, 0.8
+_STRENGTH = 0.9994, -15.0, 0.5
+_ANGLE = 0.9879, -22.0, 0.8
 #: Stands for a gradient of zero, in grey levels, so that every quotient exists.
 _TINY = 1e-5
-
-_YANG_RADIUS, _YANG_SIGMA = 3, 1.5
-_YANG_GUARD = 2e-16
+#: Q_Y: radius and spread of the window, and what is added to every sum of a quotient.
+_YANG_RADIUS, _YANG_SPREAD, _YANG_GUARD = 3, 1.5, 2e-16
 #: Variances below this, in squared grey levels, are rounding noise.
 _NO_SPREAD = 1e-8
 #: Sources that look at least this much alike are averaged; else the better kept one counts.
 _YANG_ALIKE = 0.75
-
 #: Difference of Gaussians of the eye's contrast sensitivity: both widths, share of the second.
 _DOG_WIDE, _DOG_NARROW, _DOG_SHARE = 15.3870, 1.3456, 0.7622
 #: The highest frequency of an axis is side/30 in the units of those widths.
@@ -50,9 +47,8 @@ _CENTRE_SIGMA, _SURROUND_SIGMA, _CONTRAST_RADIUS = 2.0, 4.0, 15
 _MASKING = 1e-4
 
 
-@against_sources
-def q_mi(sources: Sequence[Pixels], fused: Pixels) -> float:
-    r"""Normalised mutual information, 0 (independent) to 2 [1]_.
+def q_mi(sources: Sources, fused: ArrayLike) -> float:
+    r"""Normalised mutual information, 0 (independent) to 2, after Hossny and others (2008).
 
     .. math:: Q_{MI} = 2 \cdot \frac{2}{K} \sum_{k=1}^{K}
               \frac{MI(S_k, F)}{H(S_k) + H(F)}
@@ -63,36 +59,25 @@ def q_mi(sources: Sequence[Pixels], fused: Pixels) -> float:
 
     Float pictures are first stretched so that their own range fills 0-255, and rounded. A term
     whose source and fused picture are both constant is 0/0; it counts as 1/2.
-
-    References
-    ----------
-    .. [1] M. Hossny, S. Nahavandi, D. Creighton, "Comments on 'Information measure for performance
-       of image fusion'", Electronics Letters 44 (18), 2008.
     """
-    fused_bins = _to_bins(fused)
+    *frames, picture = map(_to_bins, _check(sources, fused))
     total = 0.0
-    for source in sources:
-        shared, h_source, h_fused = _mutual_information(_to_bins(source), fused_bins)
+    for frame in frames:
+        shared, h_source, h_fused = _mutual_information(frame, picture)
         total += shared / (h_source + h_fused) if h_source + h_fused > 0 else 0.5
-    return 2.0 * (2.0 / len(sources)) * total
+    return 2.0 * (2.0 / len(frames)) * total
 
 
-@against_sources
-def q_ncie(sources: Sequence[Pixels], fused: Pixels) -> float:
-    r"""Nonlinear correlation information entropy, :math:`1 - \log_{256}(K+1)` to 1 [1]_.
+def q_ncie(sources: Sources, fused: ArrayLike) -> float:
+    r"""Nonlinear correlation information entropy, :math:`1 - \log_{256}(K+1)` to 1.
 
     .. math:: Q_{NCIE} = 1 + \sum_{i=1}^{K+1} \frac{\lambda_i}{K+1} \log_{256} \frac{\lambda_i}{K+1}
 
     where :math:`\lambda_i` are the eigenvalues of the matrix of pairwise nonlinear correlation
     coefficients, mutual information in units of 8 bits, of all K + 1 pictures (its diagonal is 1).
-    Values for different K do not compare.
-
-    References
-    ----------
-    .. [1] Q. Wang, Y. Shen, J. Jin, "Performance evaluation of image fusion techniques", in Image
-       Fusion: Algorithms and Applications, 2008.
+    Values for different K do not compare. After Wang, Shen and Jin (2008).
     """
-    binned = [_to_bins(picture) for picture in (*sources, fused)]
+    binned = [_to_bins(picture) for picture in _check(sources, fused)]
     correlation = np.eye(len(binned))
     for i, j in combinations(range(len(binned)), 2):
         shared, _, _ = _mutual_information(binned[i], binned[j])
@@ -103,9 +88,8 @@ def q_ncie(sources: Sequence[Pixels], fused: Pixels) -> float:
     return float(1.0 + (share * np.log2(share)).sum() / np.log2(_BINS))
 
 
-@against_sources
-def q_abf(sources: Sequence[Pixels], fused: Pixels) -> float:
-    r"""Edge transfer of Xydeas and Petrović, :math:`Q^{AB/F}`, 0 to 0.975 [1]_.
+def q_abf(sources: Sources, fused: ArrayLike) -> float:
+    r"""Edge transfer of Xydeas and Petrović (2000), :math:`Q^{AB/F}`, 0 to 0.975.
 
     .. math:: Q^{AB/F} = \frac{\sum_k \sum_n w_k(n)\, Q_k(n)}{\sum_k \sum_n w_k(n)},
               \qquad Q_k = \frac{\Gamma_g}{1 + e^{\kappa_g (G_k - \sigma_g)}}
@@ -118,32 +102,25 @@ def q_abf(sources: Sequence[Pixels], fused: Pixels) -> float:
     As in the published evaluations, gradients come from 3×3 Sobel filters over a picture that is
     zero outside, so its frame counts as an edge; and the direction :math:`\arctan(s_y / s_x)` is
     not unwrapped: nearly vertical edges on either side of the jump count as opposite.
-
-    References
-    ----------
-    .. [1] C. S. Xydeas, V. Petrović, "Objective image fusion performance measure", Electronics
-       Letters 36 (4), 2000.
     """
+    *frames, picture = _check(sources, fused)
     transferred: list[float] = []
     weights: list[float] = []
-    for band in row_bands(fused.shape):
-        fused_strength, fused_angle = _edges(fused, band)
-        for source in sources:
-            strength, angle = _edges(source, band)
+    for band in bands(picture.shape):
+        fused_strength, fused_angle = _edges(picture, band)
+        for frame in frames:
+            strength, angle = _edges(frame, band)
             ratio = np.minimum(strength, fused_strength) / np.maximum(strength, fused_strength)
             agreement = 1.0 - 2.0 / np.pi * np.abs(angle - fused_angle)
-            strength_loss = 1.0 + np.exp(_STRENGTH_SLOPE * (ratio - _STRENGTH_CENTRE))
-            angle_loss = 1.0 + np.exp(_ANGLE_SLOPE * (agreement - _ANGLE_CENTRE))
-            kept = _STRENGTH_GAIN * _ANGLE_GAIN / (strength_loss * angle_loss)
+            kept = _sigmoid(ratio, *_STRENGTH) * _sigmoid(agreement, *_ANGLE)
             # Not a BLAS product: its threads cost more than they win on a band.
             transferred.append(float((strength * kept).sum()))
             weights.append(float(strength.sum()))
     return math.fsum(transferred) / math.fsum(weights)
 
 
-@against_sources
-def q_y(sources: Sequence[Pixels], fused: Pixels) -> float:
-    r"""Structural similarity metric of Yang and others, :math:`Q_Y`, -1 to 1 [1]_.
+def q_y(sources: Sources, fused: ArrayLike) -> float:
+    r"""Structural similarity metric of Yang, Zhang, Wang and Liu (2008), :math:`Q_Y`, -1 to 1.
 
     .. math:: Q_Y = \frac{1}{|W|} \sum_{w \in W} \begin{cases}
               \sum_k \lambda_k(w)\, Q_0(S_k, F \mid w), & \text{the sources are alike in } w \\
@@ -160,34 +137,28 @@ def q_y(sources: Sequence[Pixels], fused: Pixels) -> float:
     squared grey levels are rounding noise and count as zero; the second factor of :math:`Q_0` is 1
     where both pictures are flat. The published implementation divides that noise by itself: on
     pictures with flat parts its scores differ by up to 6e-4, and it can leave [-1, 1].
-
-    References
-    ----------
-    .. [1] C. Yang, J.-Q. Zhang, X.-R. Wang, X. Liu, "A novel similarity based quality metric for
-       image fusion", Information Fusion 9, 2008.
     """
-    window = gaussian_window(_YANG_RADIUS, _YANG_SIGMA)
+    *frames, picture = _check(sources, fused)
+    window = gaussian_window(_YANG_RADIUS, _YANG_SPREAD)
     quality: list[float] = []
     windows = 0
-    for rows in window_bands(fused.shape, window.size):
-        target = _Moments(fused[rows], window)
-        local = [_Moments(source[rows], window) for source in sources]
+    for rows in bands(picture.shape, window.size):
+        target = _Moments(picture[rows], window)
+        local = [_Moments(frame[rows], window) for frame in frames]
         kept = np.stack([source.similarity(target) for source in local])
         variance = np.stack([source.variance for source in local])
         total = variance.sum(axis=0)
         shares = np.where(total == 0, 1.0, variance) / np.where(total == 0, len(local), total)
-        alike = np.logical_and.reduce(
-            [a.similarity(b) >= _YANG_ALIKE for a, b in combinations(local, 2)]
-        )
+        pairs = [a.similarity(b) >= _YANG_ALIKE for a, b in combinations(local, 2)]
+        alike = np.logical_and.reduce(pairs)
         best = np.where(alike, (shares * kept).sum(axis=0), kept.max(axis=0))
         quality.append(float(best.sum()))
         windows += best.size
     return math.fsum(quality) / windows
 
 
-@against_sources
-def q_cb(sources: Sequence[Pixels], fused: Pixels) -> float:
-    r"""Perceptual metric of Chen and Blum, :math:`Q_{CB}`, 0 to 1 [1]_.
+def q_cb(sources: Sources, fused: ArrayLike) -> float:
+    r"""Perceptual metric of Chen and Blum (2009), :math:`Q_{CB}`, 0 to 1.
 
     .. math:: Q_{CB} = \frac1N \sum_n \sum_k \lambda_k(n)
               \frac{\min(C'_k, C'_F)}{\max(C'_k, C'_F)}, \qquad
@@ -199,38 +170,66 @@ def q_cb(sources: Sequence[Pixels], fused: Pixels) -> float:
     Each picture is first stretched so that its own range fills 0-255, and rounded. The sensitivity
     filter :math:`e^{-(r/15.387)^2} - 0.7622\, e^{-(r/1.3456)^2}` acts by FFT. Pixels without
     contrast in any source share the weight equally, and two contrasts of zero count as equal.
-
-    References
-    ----------
-    .. [1] Y. Chen, R. S. Blum, "A new automated quality assessment algorithm for image fusion",
-       Image and Vision Computing 27 (10), 2009.
     """
-    height, width = fused.shape
+    *frames, picture = _check(sources, fused)
+    height, width = picture.shape
     u = 2.0 * width / _VIEWING * np.fft.rfftfreq(width)
     v = 2.0 * height / _VIEWING * np.fft.fftfreq(height)
     radius = np.hypot(v[:, None], u)
     sensitivity = np.exp(-((radius / _DOG_WIDE) ** 2))
     sensitivity -= _DOG_SHARE * np.exp(-((radius / _DOG_NARROW) ** 2))
-    target = _masked_contrast(fused, sensitivity)
-    quality, total, preserved = np.zeros((3, *fused.shape))
-    for source in sources:
-        contrast = _masked_contrast(source, sensitivity)
+    target = _masked_contrast(picture, sensitivity)
+    quality, total, preserved = np.zeros((3, *picture.shape))
+    for frame in frames:
+        contrast = _masked_contrast(frame, sensitivity)
         largest = np.maximum(contrast, target)
-        kept = np.minimum(contrast, target)
-        np.divide(kept, largest, out=kept, where=largest > 0)
-        kept[largest == 0] = 1.0
+        smallest = np.minimum(contrast, target)
+        kept = np.divide(smallest, largest, out=np.ones_like(target), where=largest > 0)
         saliency = contrast * contrast
         quality += saliency * kept
         total += saliency
-        preserved += kept
-    preserved /= len(sources)
+        preserved += kept / len(frames)
     np.divide(quality, total, out=preserved, where=total > 0)
     return float(preserved.mean())
 
 
+def _check(sources: Sources, fused: ArrayLike) -> list[Pixels]:
+    """Refuse what is not at least two grey sources and a picture alike; return all as arrays."""
+    pictures = [np.asarray(picture) for picture in (*sources, fused)]
+    count, shape = len(pictures) - 1, pictures[-1].shape
+    if count < 2:
+        raise CofuseError(f"{count} source was given; a fusion metric compares at least two")
+    names = [f"source {k + 1}" for k in range(count)] + ["the fused picture"]
+    for array, name in zip(pictures, names, strict=True):
+        if array.ndim != 2:
+            raise CofuseError(
+                f"{name} has shape {array.shape}; expected grey (height, width): "
+                "convert colour with cofuse.evaluation.metrics.to_grey"
+            )
+        check_values(array, name, GREY_TYPES)
+        if array.shape != shape:
+            raise CofuseError(
+                f"{name} has shape {array.shape} but the fused picture {shape}; "
+                "all pictures must agree"
+            )
+    return pictures
+
+
+def _stretch(picture: Pixels) -> NDArray[np.uint8]:
+    """Stretch a picture so that its own range fills 0-255, and round; a constant one becomes 0."""
+    low, high = float(picture.min()), float(picture.max())
+    stretched = np.zeros(picture.shape, dtype=np.uint8)
+    for band in bands(picture.shape) if high > low else ():
+        # Divide first, then multiply: averages of 8-bit pictures lie on ties, and the last bit
+        # decides which way a tie goes.
+        levels = (picture[band].astype(np.float64) - low) / (high - low) * 255.0
+        stretched[band] = np.floor(levels + 0.5)
+    return stretched
+
+
 def _to_bins(picture: Pixels) -> NDArray[np.uint8]:
     """Stretch a picture to 0-255; for uint8 that only renames the bins, so it is left out."""
-    return picture if picture.dtype == np.uint8 else stretch(picture)
+    return picture if picture.dtype == np.uint8 else _stretch(picture)
 
 
 def _mutual_information(
@@ -238,7 +237,7 @@ def _mutual_information(
 ) -> tuple[float, float, float]:
     """Mutual information of two binned pictures and both entropies, in bits."""
     joint = np.zeros(_BINS * _BINS, dtype=np.int64)
-    for band in row_bands(first.shape):
+    for band in bands(first.shape):
         pairs = first[band].astype(np.intp).ravel() * _BINS + second[band].ravel()
         joint += np.bincount(pairs, minlength=_BINS * _BINS)
     table = joint.reshape(_BINS, _BINS)
@@ -258,20 +257,22 @@ def _edges(picture: Pixels, rows: slice) -> tuple[Values, Values]:
     import cv2
 
     # One row more on either side, except at the picture's border, where the filters see zeros.
-    top, bottom = max(rows.start - 1, 0), min(rows.stop + 1, picture.shape[0])
-    band = picture[top:bottom]
-    if band.dtype != np.uint8:
-        band = band.astype(np.float64)
+    top = max(rows.start - 1, 0)
+    band = picture[top : rows.stop + 1]
+    band = band if band.dtype == np.uint8 else band.astype(np.float64)
+    inner = slice(rows.start - top, rows.stop - top)
     s_x, s_y = (
-        np.asarray(cv2.Sobel(band, cv2.CV_64F, *order, borderType=cv2.BORDER_CONSTANT))[
-            rows.start - top : rows.stop - top
-        ]
+        np.asarray(cv2.Sobel(band, cv2.CV_64F, *order, borderType=cv2.BORDER_CONSTANT))[inner]
         for order in ((1, 0), (0, 1))
     )
     strength = np.sqrt(s_x * s_x + s_y * s_y)
     strength[strength == 0] = _TINY
     s_x[s_x == 0] = _TINY
     return strength, np.arctan(s_y / s_x)
+
+
+def _sigmoid(values: Values, gain: float, slope: float, centre: float) -> Values:
+    return np.asarray(gain / (1.0 + np.exp(slope * (values - centre))))
 
 
 class _Moments:
@@ -296,10 +297,8 @@ class _Moments:
 
 def _masked_contrast(picture: Pixels, sensitivity: Values) -> Values:
     """Local contrast after the eye's filter and masking; zero where the surround is black."""
-    from scipy import fft
-
-    spectrum = fft.rfft2(stretch(picture).astype(np.float64))
-    seen = np.asarray(fft.irfft2(spectrum * sensitivity, s=picture.shape))
+    spectrum = np.fft.rfft2(_stretch(picture).astype(np.float64))
+    seen = np.fft.irfft2(spectrum * sensitivity, s=picture.shape)
     centre, surround = (_open_gaussian(seen, sigma) for sigma in (_CENTRE_SIGMA, _SURROUND_SIGMA))
     ratio = np.divide(centre, surround, out=np.ones_like(centre), where=surround != 0)
     contrast = np.abs(ratio - 1.0)

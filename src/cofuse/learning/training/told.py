@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cofuse.images.bands import WINDOWS
+from cofuse.images.planes import WINDOWS
 from cofuse.learning.world.chance import Chance
 from cofuse.model.telling import octaves_in_bands
 from cofuse.sensor.law import BANDS
@@ -55,7 +55,7 @@ def told_numbers(levels: Tensor, floor: Tensor) -> Tensor:
 
 
 def split(pictures: Tensor) -> list[Tensor]:
-    """Split pictures (N, C, H, W) as `cofuse.images.bands.split` does."""
+    """Split pictures (N, C, H, W) as `cofuse.images.planes.split` does."""
     bands = []
     for side in WINDOWS:
         reach, smooth = side // 2, pictures

@@ -1,6 +1,8 @@
-"""The trained model's method from stack to picture: what it keeps, mixes, restores and tells."""
+"""From weights to the picture: what is kept, mixed, restored and told, by `auto` and by `fast`."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import cv2
 import numpy as np
@@ -12,16 +14,15 @@ from numpy.typing import NDArray
 from cofuse import Progress, fuse
 from cofuse.evaluation.metrics import psnr
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
-from cofuse.fusion import auto
-from cofuse.fusion.auto import AutoRun, is_lottery
-from cofuse.fusion.presets import AutoSettings
-from cofuse.images import Stack
-from cofuse.images.bands import MIXED_BANDS, REACH
-from cofuse.model import restoring, weighing
-from cofuse.progress import silent
+from cofuse.fusion.mixing import MixingRun
+from cofuse.images import Fusion, Stack
+from cofuse.images.planes import MIXED_BANDS, REACH
+from cofuse.model.runtime import Networks, load_networks
+from cofuse.model.telling import frames_told
+from cofuse.model.weighing import ModelWeigher
+from cofuse.progress import Preview, ProgressCallback, silent
 from cofuse.sensor import NoiseLaw
-from cofuse.sensor.brightness import NoiseModel
-from cofuse.sensor.law import BANDS
+from cofuse.sensor.law import BANDS, NoiseModel
 
 Picture = NDArray[np.generic]
 Sides = tuple[int, int]
@@ -32,12 +33,28 @@ def scene(frames: int = 3, sigma: float = 0.0, *, shape: Sides = (120, 170)) -> 
     return simulate_stack(picture, frames=frames, seed=2, shape=shape, sigma=sigma)
 
 
-@pytest.fixture
-def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several tiles of either kind in a small picture, and several parts in a tile."""
-    monkeypatch.setattr(weighing, "_SIDES", (64, 64))
-    monkeypatch.setattr(weighing, "_PART", 32)
-    monkeypatch.setattr(restoring, "SIDE", 64)
+def fused_in_tiles(
+    frames: Sequence[Picture],
+    law: NoiseLaw,
+    *,
+    side: int = 64,
+    part: int = 32,
+    denoise: float = 1.0,
+    white: float | None = None,
+    networks: Networks | None = None,
+    progress: ProgressCallback = silent,
+    preview: Preview | None = None,
+) -> Fusion:
+    """Fuse by `auto` with several tiles of either kind, and several parts in a tile."""
+    run = networks or load_networks("auto")
+    return MixingRun(
+        stack=Stack.from_arrays(frames, white=white),
+        progress=progress,
+        weigher=lambda law: ModelWeigher(run, frames_told(law), side, part),
+        model="auto",
+        preview=preview,
+        restored_side=side,
+    ).fuse(law, denoise)
 
 
 # --- what stays as it is ---
@@ -78,13 +95,6 @@ def test_a_pixel_where_all_frames_agree_is_theirs() -> None:
     far = 100 - REACH
     assert np.abs(image - frames[0])[:, :far].max() <= 1
     assert np.mean(image[:, :far] == frames[0][:, :far]) > 0.999
-
-
-def test_a_lottery_is_a_weight_near_an_even_share() -> None:
-    # Of five frames an even share is 0.2, and a quarter of the way from there to 1 is 0.4.
-    weights = np.array([0.2, 0.39, 0.41, 1.0], np.float32)
-    assert is_lottery(weights, 5).tolist() == [True, True, False, False]
-    assert is_lottery(np.array([0.6, 0.65], np.float32), 2).tolist() == [True, False]
 
 
 def test_little_noise_is_told_and_taken_out() -> None:
@@ -131,11 +141,9 @@ def trusting(name: str, *inputs: Picture) -> list[Picture]:
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
 @pytest.mark.parametrize("colour", [True, False])
-@pytest.mark.usefixtures("small_tiles")
 def test_a_frame_whose_weight_is_1_everywhere_is_returned_as_it_is(
-    colour: bool, dtype: type, monkeypatch: pytest.MonkeyPatch
+    colour: bool, dtype: type
 ) -> None:
-    monkeypatch.setattr(auto, "load_networks", lambda *_: trusting)
     rng = np.random.default_rng(0)
     shape = (3, 101, 83, 3) if colour else (3, 101, 83)
     largest = 1 if dtype is np.float32 else np.iinfo(dtype).max
@@ -143,7 +151,7 @@ def test_a_frame_whose_weight_is_1_everywhere_is_returned_as_it_is(
     levels = np.zeros((3, 3 if colour else 1, BANDS))
     levels[1] = 5.0
     law = NoiseLaw(NoiseModel(5.0), levels, np.zeros_like(levels))
-    result = fuse(list(frames), noise=law, denoise=0.0)
+    result = fused_in_tiles(list(frames), law, denoise=0.0, networks=trusting)
     if dtype is np.float32:
         np.testing.assert_allclose(result.image, frames[1], rtol=0, atol=1e-6)
     else:
@@ -277,41 +285,16 @@ def test_no_noise_leaves_the_mixture_as_it_is() -> None:
 # --- tiles, files and what is told ---
 
 
-@pytest.mark.usefixtures("small_tiles")
-@pytest.mark.parametrize("colour", [True, False])
-def test_features_made_again_make_the_same_bits(colour: bool) -> None:
-    frames = scene(3, sigma=8.0).frames
-    frames = frames if colour else [frame[..., 1].copy() for frame in frames]
-    law = NoiseLaw.white(8.0, frames=3, colour=colour)
-    made = []
-    for keep in (True, False):
-        run = AutoRun(
-            stack=Stack.from_arrays(frames),
-            settings=AutoSettings(),
-            progress=silent,
-            keep_features=keep,
-        )
-        made.append(run.weigh_and_restore(law, 0.7))
-    (first, choice), (second, other) = made
-    assert np.array_equal(first, second) and np.array_equal(choice.index, other.index)
-    assert np.array_equal(choice.confidence, other.confidence)
-
-
 @pytest.mark.parametrize("shape", [(61, 303), (303, 61)])
-def test_tiles_make_the_picture_that_one_does(
-    shape: Sides, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tiles_make_the_picture_that_one_does(shape: Sides) -> None:
     frames = [frame.astype(np.float32) for frame in scene(2, 8.0, shape=shape).frames]
-    whole = fuse(frames, sigma=8.0, white=255.0)
-    monkeypatch.setattr(weighing, "_SIDES", (96, 96))
-    monkeypatch.setattr(weighing, "_PART", 80)
-    monkeypatch.setattr(restoring, "SIDE", 96)
-    tiled = fuse(frames, sigma=8.0, white=255.0)
+    law = NoiseLaw.white(8.0, frames=2, colour=True)
+    whole = fuse(frames, noise=law, white=255.0)
+    tiled = fused_in_tiles(frames, law, side=96, part=80, white=255.0)
     assert np.abs(whole.image - tiled.image).max() < 0.01
     assert np.mean(whole.source_map == tiled.source_map) > 0.9999
 
 
-@pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("sigma", [0.0, 10.0])
 def test_preview_is_told_every_tile(sigma: float) -> None:
     frames = scene(2, sigma, shape=(150, 170)).frames
@@ -322,18 +305,19 @@ def test_preview_is_told_every_tile(sigma: float) -> None:
         shown[rows, columns] = pixels
         times[rows, columns] += 1
 
-    result = fuse(frames, sigma=sigma, preview=preview)
+    law = NoiseLaw.white(sigma, frames=2, colour=True)
+    result = fused_in_tiles(frames, law, preview=preview)
     # Where there is noise, before and after it is taken out.
     assert (times == (2 if sigma else 1)).all()
     assert np.array_equal(shown, result.image)
-    assert np.array_equal(fuse(frames, sigma=sigma).image, result.image)
+    assert np.array_equal(fused_in_tiles(frames, law).image, result.image)
 
 
-@pytest.mark.usefixtures("small_tiles")
 def test_progress_counts_pixels_and_tiles_and_may_stop_the_work() -> None:
     frames = scene(2, 10.0, shape=(150, 170)).frames
     told: list[Progress] = []
-    result = fuse(frames, sigma=10.0, progress=told.append)
+    law = NoiseLaw.white(10.0, frames=2, colour=True)
+    result = fused_in_tiles(frames, law, progress=told.append)
     mixed, restored = (
         [(one.done, one.total) for one in told if one.stage == stage]
         for stage in ("fusion", "restoration")
@@ -351,7 +335,7 @@ def test_progress_counts_pixels_and_tiles_and_may_stop_the_work() -> None:
             raise Enough
 
     with pytest.raises(Enough):
-        fuse(frames, sigma=10.0, progress=stop)
+        fused_in_tiles(frames, law, progress=stop)
 
 
 def test_a_frame_of_other_brightness_is_left_out_with_a_warning() -> None:

@@ -20,27 +20,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.evaluation.metrics import gradient_error, psnr, q_abf, q_mi, ssim
 from cofuse.images import luminance
-from experiments.cases import HIGHEST_PSNR
-from experiments.quality_scenes import Situation
-
-__all__ = [
-    "WINDOW",
-    "high_pass",
-    "relative_gradient_error",
-    "residual_correlation",
-    "scores_of",
-    "texture_kept",
-    "worst_window",
-]
+from experiments.pictures import Situation, to_8_bit
 
 Picture = NDArray[Any]
 Values = NDArray[np.float64]
 
+#: PSNR of a picture equal to the truth, which has none: JSON knows no infinity.
+HIGHEST_PSNR = 100.0
 _FINE, _AREA = 1.5, 4.0
 _FROM, _TO = 0.5, 0.9
 #: Mean squares below this (grey levels) are rounding, not picture.
@@ -52,23 +44,28 @@ WINDOW = 64
 
 
 def scores_of(picture: Picture, given: Situation) -> dict[str, float]:
-    """Score an 8-bit result: against its clean sources where there is no truth, else against it."""
+    """Score an 8-bit result: grey ones against their sources, clean and noisy, and by the truth."""
+    scores: dict[str, float] = {}
+    if picture.ndim == 2 and len(given.clean) > 1:
+        noisy = [to_8_bit(given.stack.to_levels(frame)) for frame in given.stack]
+        for reference, frames in (("clean", given.clean), ("noisy", noisy)):
+            scores[f"q_mi_{reference}"] = q_mi(frames, picture)
+            scores[f"q_abf_{reference}"] = q_abf(frames, picture)
     truth = given.truth
-    if truth is None:
-        return {"q_mi": q_mi(given.clean, picture), "q_abf": q_abf(given.clean, picture)}
-    result, ideal = _grey(picture), _grey(truth)
-    top, left, error = worst_window(picture, truth)
-    scores = {
-        "psnr": min(psnr(picture, truth), HIGHEST_PSNR),
-        "inside": min(psnr(picture[_INSIDE], truth[_INSIDE]), HIGHEST_PSNR),
-        "ssim": ssim(picture, truth),
-        "gradient": relative_gradient_error(result, ideal),
-        "correlation": residual_correlation(result, ideal),
-        "texture": texture_kept(result, ideal),
-        "worst": error,
-        "worst_top": float(top),
-        "worst_left": float(left),
-    }
+    if truth is not None:
+        result, ideal = (luminance(p.astype(np.float32)).astype(float) for p in (picture, truth))
+        top, left, error = worst_window(picture, truth)
+        scores |= {
+            "psnr": min(psnr(picture, truth), HIGHEST_PSNR),
+            "inside": min(psnr(picture[_INSIDE], truth[_INSIDE]), HIGHEST_PSNR),
+            "ssim": ssim(picture, truth),
+            "gradient": relative_gradient_error(result, ideal),
+            "correlation": residual_correlation(result, ideal),
+            "texture": texture_kept(result, ideal),
+            "worst": error,
+            "worst_top": float(top),
+            "worst_left": float(left),
+        }
     return {name: value for name, value in scores.items() if math.isfinite(value)}
 
 
@@ -109,8 +106,6 @@ def high_pass(picture: Picture) -> Values:
 
 def worst_window(picture: Picture, truth: Picture, side: int = WINDOW) -> tuple[int, int, float]:
     """Find the window with the largest error: its top, its left, and the RMS in it."""
-    import cv2
-
     squares = (picture.astype(np.float64) - truth) ** 2
     squares = squares.mean(axis=-1) if squares.ndim == 3 else squares
     height, width = (min(side, length) for length in squares.shape)
@@ -122,12 +117,4 @@ def worst_window(picture: Picture, truth: Picture, side: int = WINDOW) -> tuple[
 
 
 def _smooth(values: Values, sigma: float) -> Values:
-    import cv2
-
-    return np.asarray(
-        cv2.GaussianBlur(values, (0, 0), sigma, borderType=cv2.BORDER_REFLECT), np.float64
-    )
-
-
-def _grey(picture: Picture) -> Values:
-    return luminance(picture.astype(np.float32)).astype(np.float64)
+    return cv2.GaussianBlur(values, (0, 0), sigma, borderType=cv2.BORDER_REFLECT)

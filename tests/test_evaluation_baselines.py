@@ -1,0 +1,373 @@
+"""Baselines: closed forms, copies are exact, the sharp parts stay; names and joined denoisers."""
+
+import subprocess
+import sys
+
+import cv2
+import numpy as np
+import pytest
+
+from cofuse.errors import CofuseError
+from cofuse.evaluation.baselines import METHODS, denoise_then, resolve_method, then_denoise
+from cofuse.evaluation.baselines.denoising import denoise_picture, denoise_tv
+from cofuse.evaluation.baselines.fusing import (
+    _all_blocks_agree,
+    _block_variance,
+    _choose_majority,
+    _collapse,
+    _descriptor_norm,
+    _drop_small_regions,
+    _guided_filter,
+    _laplacian_pyramid,
+    _spatial_frequency,
+    fuse_dct_variance,
+)
+from cofuse.evaluation.metrics import psnr, to_grey
+from cofuse.evaluation.simulation import sample_picture, simulate_stack
+from cofuse.images import Stack
+
+DTYPES = (np.uint8, np.uint16, np.float32, np.float64)
+MIXING = ("average", "laplacian", "dwt", "gff")
+COPYING = ("dct-variance", "focus-measure", "sf-dct")
+
+
+def named(*names):
+    """Run a test for some methods."""
+    return pytest.mark.parametrize("name", names)
+
+
+@pytest.fixture
+def method(name):
+    if name == "dwt":
+        pytest.importorskip("pywt")
+    return METHODS[name]
+
+
+def make_frames(dtype, colour=False, count=3, shape=(45, 61)):
+    values = np.random.default_rng(5).random((count, *shape, 3) if colour else (count, *shape))
+    scale = 1.0 if np.dtype(dtype).kind == "f" else np.iinfo(dtype).max
+    return list((values * scale).astype(dtype))
+
+
+def half_blurred(picture, spread=3.0):
+    """Two frames: the left half sharp in one, the right half in the other."""
+    blurred = cv2.GaussianBlur(picture, (0, 0), spread)
+    left = np.arange(picture.shape[1]) < picture.shape[1] // 2
+    left = left[None, :, None] if picture.ndim == 3 else left[None]
+    return np.where(left, picture, blurred), np.where(left, blurred, picture)
+
+
+# --- what holds for all ---
+
+
+@named(*MIXING, *COPYING)
+@pytest.mark.parametrize("colour", [False, True])
+@pytest.mark.parametrize("shape", [(64, 80), (37, 53), (9, 70)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_equal_frames_come_back(method, name, dtype, shape, colour):
+    frame = make_frames(dtype, colour, 1, shape)[0]
+    for count in (1, 3):
+        fusion = method(Stack.from_arrays([frame] * count))
+        assert fusion.image.dtype == dtype
+        assert (fusion.source_map is None) == (name in MIXING)
+        if np.dtype(dtype).kind == "u":
+            np.testing.assert_array_equal(fusion.image, frame)
+        else:
+            np.testing.assert_allclose(fusion.image, frame, atol=1e-5)
+
+
+@named(*MIXING, *COPYING)
+def test_order_of_frames_does_not_matter(method, name):
+    scene = simulate_stack(
+        sample_picture("coffee"), frames=3, seed=1, shape=(96, 120), sigma=1.0, dtype=np.float32
+    )
+    # With two frames no vote can end in a draw of two others.
+    order = [1, 0] if name in ("dct-variance", "sf-dct") else [2, 0, 1]
+    straight = method(Stack.from_arrays([scene.frames[k] for k in sorted(order)]))
+    turned = method(Stack.from_arrays([scene.frames[k] for k in order]))
+    np.testing.assert_allclose(turned.image, straight.image, atol=1e-6)
+    if straight.source_map is not None:
+        np.testing.assert_array_equal(np.array(order)[turned.source_map], straight.source_map)
+
+
+@named("laplacian", "dwt", "gff", *COPYING)
+@pytest.mark.parametrize("colour", [False, True])
+def test_sharper_half_is_picked(method, colour):
+    # Detail everywhere: in flat parts a blurred edge nearby has more variance than the sharp frame.
+    noise = np.random.default_rng(8).integers(0, 256, (128, 160, 3), dtype=np.uint8)
+    picture = noise if colour else noise[..., 1]
+    frames = half_blurred(picture)
+    fusion = method(Stack.from_arrays(frames))
+    half, seam = picture.shape[1] // 2, 20
+    if fusion.source_map is not None:
+        assert (fusion.source_map[:, : half - seam] == 0).mean() > 0.95
+        assert (fusion.source_map[:, half + seam :] == 1).mean() > 0.95
+    plain = METHODS["average"](Stack.from_arrays(frames)).image
+    rivals = [psnr(rival, picture) for rival in (*frames, plain)]
+    assert psnr(fusion.image, picture) > max(rivals) + 3.0
+
+
+@named("average", "laplacian", "dwt", "gff", "dct-variance", "focus-measure")
+@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (5, 3), (8, 8)])
+def test_tiny_pictures_are_fused(method, shape):
+    frames = make_frames(np.uint8, count=2, shape=shape)
+    assert method(Stack.from_arrays(frames)).image.shape == shape
+
+
+@named(*METHODS, "bm3d+average", "average+tv")
+def test_the_noise_level_is_checked_and_recorded(name):
+    stack = Stack.from_arrays(make_frames(np.uint8, count=2, shape=(24, 30)))
+    for sigma in (-1.0, np.nan, np.inf):
+        with pytest.raises(CofuseError, match="`sigma` is"):
+            resolve_method(name)(stack, sigma=sigma)
+    if "+" not in name:
+        pytest.importorskip("pywt")
+        assert METHODS[name](stack, sigma=2.0).sigma == 2.0
+
+
+# --- mixing ---
+
+
+@pytest.mark.parametrize("colour", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_average_is_the_mean(dtype, colour):
+    frames = make_frames(dtype, colour)
+    mean = np.mean(np.stack(frames).astype(np.float64), axis=0)
+    image = METHODS["average"](Stack.from_arrays(frames)).image
+    limit = 1e-6 if np.dtype(dtype).kind == "f" else 0.51
+    assert np.abs(image - mean).max() <= limit
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (37, 53), (5, 90), (2, 3), (1, 1)])
+def test_pyramid_is_undone_by_its_inverse(shape):
+    picture = np.random.default_rng(0).uniform(0, 255, shape).astype(np.float32)
+    depth = int(np.log2(min(shape)))
+    pyramid = _laplacian_pyramid(picture, depth)
+    assert len(pyramid) == depth + 1
+    np.testing.assert_allclose(_collapse(pyramid), picture, atol=1e-4)
+
+
+@named("laplacian", "dwt")
+def test_constants_are_averaged(method):
+    frames = [np.full((40, 44), value, np.uint8) for value in (10, 20, 60)]
+    assert (method(Stack.from_arrays(frames)).image == 30).all()
+
+
+@named("laplacian", "dwt")
+def test_grey_and_its_rgb_copy_agree(method):
+    frames = half_blurred(sample_picture("rocket")[:64, :80, 1])
+    grey = method(Stack.from_arrays(frames)).image
+    colour = method(Stack.from_arrays([np.repeat(f[..., None], 3, axis=2) for f in frames])).image
+    # The weights of R, G and B do not quite sum to one: a salience may round to the other side.
+    assert (colour != grey[..., None]).any(axis=2).mean() < 0.01
+
+
+def test_a_window_of_one_takes_the_largest_coefficient():
+    picture = sample_picture("chelsea")[:64, :80, 1]
+    stack = Stack.from_arrays(half_blurred(picture))
+    assert psnr(METHODS["laplacian"](stack, window=1).image, picture) > 25.0
+
+
+def test_guided_filter_solves_its_regression():
+    """Compare with the definition: in each window a ridge regression of the mask on the guide."""
+    rng = np.random.default_rng(4)
+    guide, mask = rng.random((9, 11)), (rng.random((9, 11)) < 0.5).astype(float)
+    radius, epsilon = 2, 0.05
+    slope, offset = np.zeros_like(guide), np.zeros_like(guide)
+    for y, x in np.ndindex(guide.shape):
+        window = np.s_[max(y - radius, 0) : y + radius + 1, max(x - radius, 0) : x + radius + 1]
+        g, m = guide[window], mask[window]
+        slope[y, x] = np.mean((g - g.mean()) * (m - m.mean())) / (g.var() + epsilon)
+        offset[y, x] = m.mean() - slope[y, x] * g.mean()
+    expected = np.zeros_like(guide)
+    for y, x in np.ndindex(guide.shape):
+        window = np.s_[max(y - radius, 0) : y + radius + 1, max(x - radius, 0) : x + radius + 1]
+        expected[y, x] = slope[window].mean() * guide[y, x] + offset[window].mean()
+    filtered = _guided_filter(guide, mask, radius, epsilon)
+    np.testing.assert_allclose(filtered, np.clip(expected, 1e-9, 1.0), atol=1e-12)
+
+
+def test_weights_of_the_guided_filter_sum_to_one():
+    # With weights that sum to one, adding a constant to all frames adds it to the fusion: a guided
+    # filter does not see a constant in its guide.
+    frames = np.random.default_rng(6).random((3, 40, 52, 3)).astype(np.float32) * 0.5
+    fused, raised = (
+        METHODS["gff"](Stack.from_arrays(list(frames + np.float32(more)))).image
+        for more in (0.0, 0.25)
+    )
+    np.testing.assert_allclose(raised, fused + 0.25, atol=1e-4)
+
+
+# --- copying ---
+
+
+@named(*COPYING)
+@pytest.mark.parametrize("colour", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_pixels_are_copied(method, dtype, colour):
+    frames = make_frames(dtype, colour, 4)
+    fusion = method(Stack.from_arrays(frames))
+    assert fusion.image.dtype == dtype
+    rows, columns = np.indices(frames[0].shape[:2])
+    np.testing.assert_array_equal(fusion.image, np.stack(frames)[fusion.source_map, rows, columns])
+    assert len(np.unique(fusion.source_map)) > 1
+
+
+@named(*COPYING)
+def test_five_frames_are_sorted_out(method):
+    scene = simulate_stack(sample_picture("chelsea"), frames=5, objects=1, seed=2, shape=(160, 200))
+    fusion = method(scene.stack())
+    assert (fusion.source_map == scene.source_map).mean() > 0.6
+    assert psnr(fusion.image, scene.truth) > max(psnr(f, scene.truth) for f in scene.frames) + 2.0
+
+
+def test_variance_of_pixels_is_that_of_dct_coefficients():
+    block = np.random.default_rng(0).uniform(0, 255, (8, 8))
+    d = cv2.dct(block)
+    expected = (np.square(d).sum() - d[0, 0] ** 2) / 64
+    np.testing.assert_allclose(_block_variance(block.astype(np.float32)), [[expected]], rtol=1e-5)
+
+
+def test_majority_mends_lone_decisions_and_keeps_ties():
+    choice = np.zeros((5, 6), np.uint8)
+    choice[2, 2] = 3
+    assert not _choose_majority(choice, 4).any()
+    halves = np.zeros((2, 2), np.uint8)
+    halves[:, 1] = 1
+    np.testing.assert_array_equal(_choose_majority(halves, 2), halves)
+    three = np.array([[0, 1, 1], [0, 2, 1], [0, 0, 1]], np.uint8)
+    assert _choose_majority(three, 3)[1, 1] == 0  # four votes each for 0 and 1: the earlier
+
+
+def test_majority_is_the_plain_definition():
+    choice = np.random.default_rng(4).integers(0, 4, (13, 17)).astype(np.uint8)
+    expected = choice.copy()
+    for y, x in np.ndindex(choice.shape):
+        near = choice[max(y - 1, 0) : y + 2, max(x - 1, 0) : x + 2]
+        votes = np.bincount(near.ravel(), minlength=4)
+        if votes[choice[y, x]] < votes.max():
+            expected[y, x] = votes.argmax()
+    np.testing.assert_array_equal(_choose_majority(choice, 4), expected)
+
+
+def test_certain_pixels_lie_in_won_blocks_only():
+    rng, side = np.random.default_rng(0), 3
+    won = rng.random((7, 9)) < 0.8
+    agreed = _all_blocks_agree(won, side)
+    assert agreed.shape == (9, 11)
+    for y, x in np.ndindex(agreed.shape):
+        blocks = won[max(y - side + 1, 0) : y + 1, max(x - side + 1, 0) : x + 1]
+        assert agreed[y, x] == blocks.all()
+
+
+def test_small_regions_and_small_holes_go():
+    mask = np.zeros((30, 30), dtype=bool)
+    mask[5:25, 5:25] = True
+    expected = mask.copy()
+    mask[10:12, 10:12] = False
+    mask[0, 0:3] = True
+    np.testing.assert_array_equal(_drop_small_regions(mask, 5), expected)
+
+
+def test_descriptor_norm_is_the_sum_of_all_bins_and_cells():
+    """Lay out the 4×4 cells of 8 directions around one pixel and sum them."""
+    slope = np.tile(np.arange(64, dtype=np.float32), (64, 1))
+    tent = 1.0 - np.abs(np.arange(-5, 6)) / 6
+    cells = (4 * tent.sum()) ** 2
+    # The slope is 1 and points along one direction: |cos|⁹ of the other bins is 2 · 2^(-4.5).
+    expected = cells * (1.0 + 2.0 * np.sqrt(0.5) ** 9)
+    for picture in (slope, np.ascontiguousarray(slope.T)):
+        np.testing.assert_allclose(_descriptor_norm(picture)[32, 32], expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("n", [2, 5, 8, 9])
+def test_spatial_frequency_equals_its_definition(n):
+    blocks = np.random.default_rng(n).uniform(0, 255, (7, 3, n, n))
+    rows = (np.diff(blocks, axis=-1) ** 2).sum(axis=(-2, -1)) / n**2
+    columns = (np.diff(blocks, axis=-2) ** 2).sum(axis=(-2, -1)) / n**2
+    np.testing.assert_allclose(_spatial_frequency(blocks), np.sqrt(rows + columns), rtol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(32, 40), (33, 47), (8, 8), (9, 23), (15, 8)])
+def test_sf_dct_covers_textures_of_any_size(shape):
+    # A picture without flat places, where no frame could be told from another.
+    grey = np.random.default_rng(0).integers(40, 216, shape, dtype=np.uint8)
+    fusion = METHODS["sf-dct"](Stack.from_arrays([cv2.blur(grey, (3, 3)), grey]))
+    assert (fusion.source_map == 1).all()
+    np.testing.assert_array_equal(fusion.image, grey)
+
+
+def test_the_last_block_is_measured_where_it_was_moved():
+    frames = np.zeros((2, 8, 20), np.uint8)
+    frames[0, ::2, 12:16] = 200  # in the second block and in the moved one, columns 12 to 19
+    frames[1, ::2, 16:] = 100
+    fusion = METHODS["sf-dct"](Stack.from_arrays(frames))
+    assert fusion.source_map[0].tolist() == [0] * 20
+    np.testing.assert_array_equal(fusion.image, frames[0])
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_sf_dct_denoises_noisy_frames_first(colour):
+    picture = np.ascontiguousarray(sample_picture("coffee")[40:136, 60:180])
+    truth = picture if colour else to_grey(picture)
+    scene = simulate_stack(truth, frames=2, sigma=20.0, seed=6)
+    blind, restored = (METHODS["sf-dct"](scene.stack(), sigma=sigma) for sigma in (0.0, 20.0))
+    assert psnr(restored.image, scene.truth) > psnr(blind.image, scene.truth) + 2.0
+
+
+@pytest.mark.parametrize("block_size", [1, 17])
+def test_sf_dct_refuses_blocks_that_do_not_fit(block_size):
+    with pytest.raises(CofuseError, match=f"is {block_size}"):
+        METHODS["sf-dct"](Stack.from_arrays([np.zeros((16, 16), np.uint8)]), block_size=block_size)
+
+
+# --- names, and denoisers before and after ---
+
+
+def test_extras_are_imported_when_a_method_first_runs(monkeypatch):
+    code = (
+        "import sys, cofuse.evaluation.baselines as b; b.METHODS['average']; "
+        "print([m for m in ('numba', 'scipy', 'skimage', 'pywt', 'bm3d') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    monkeypatch.setitem(sys.modules, "pywt", None)
+    with pytest.raises(CofuseError, match=r"PyWavelets.*cofuse\[bench\]"):
+        METHODS["dwt"](Stack.from_arrays([np.zeros((16, 16), np.uint8)]))
+
+
+@pytest.mark.parametrize("name", ["", "gfff", "gff+gff", "tv", "tv+bm3d", "bm3d+gff+tv", "gff+"])
+def test_unknown_name_lists_the_known_ones(name):
+    with pytest.raises(CofuseError, match=r"average, laplacian.*tv, nlm, bm3d"):
+        resolve_method(name)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_pairs_denoise_before_or_after(dtype):
+    frames = make_frames(dtype, colour=True, count=2, shape=(24, 30))
+    stack = Stack.from_arrays(frames)
+    levels = [stack.to_levels(frame) for frame in frames]
+    step = 255.0 / stack.white if stack.dtype.kind == "u" else 0.0
+    denoised_first = np.mean([denoise_picture(x, 12.0, denoise_tv) for x in levels], axis=0)
+    denoised_last = denoise_picture(np.mean(levels, axis=0), 12.0, denoise_tv)
+    for name, expected in (("tv+average", denoised_first), ("average+tv", denoised_last)):
+        fusion = resolve_method(name)(stack, sigma=12.0)
+        assert fusion.image.dtype == dtype and fusion.sigma == 12.0
+        np.testing.assert_allclose(
+            stack.to_levels(fusion.image), expected.clip(0, 255), atol=0.51 * step + 1
+        )
+
+
+def test_choice_survives_a_denoiser_after_it():
+    stack = Stack.from_arrays(make_frames(np.uint8))
+    plain = fuse_dct_variance(stack)
+    fused = then_denoise(fuse_dct_variance, denoise_tv)(stack, sigma=10.0)
+    np.testing.assert_array_equal(fused.source_map, plain.source_map)
+    assert fused.image.std() < plain.image.std()
+
+
+@pytest.mark.parametrize("join", [denoise_then, then_denoise])
+def test_pairs_copy_clean_stacks(join):
+    stack = Stack.from_arrays(make_frames(np.float64, count=2))
+    fusion = join(fuse_dct_variance, denoise_tv)(stack)
+    np.testing.assert_array_equal(fusion.image, fuse_dct_variance(stack).image)
