@@ -88,17 +88,12 @@ def _cofuse(recipe: StackRecipe) -> Iterator[Contender]:
 
 
 def _cofuse_commands(*arguments: str) -> Commands:
-    device = ["--device", "cpu"] if "--device" in _said(sys.executable, *_COFUSE, "--help") else []
-
     def commands(stack: MadeStack, _: Path, output: Path, threads: int) -> list[list[str]]:
-        frames = str(stack.frames[0].parent)
-        written = ["-o", str(output), "--overwrite", "--quiet"]
-        return [[sys.executable, *_COFUSE, frames, *written, *arguments, *device]]
+        command = [sys.executable, "-m", "cofuse", "fuse", str(stack.frames[0].parent)]
+        command += ["-o", str(output), "--overwrite", "--quiet", "--device", "cpu"]
+        return [[*command, *arguments]]
 
     return commands
-
-
-_COFUSE = ("-m", "cofuse", "fuse")
 
 
 def _enfuse(recipe: StackRecipe) -> Contender:

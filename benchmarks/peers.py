@@ -61,7 +61,7 @@ def chosen_cases(options: argparse.Namespace) -> dict[str, StackRecipe]:
     for name, recipe in chosen.items():
         mine = {} if recipe.shape and not options.megapixels else changes
         shape = None if options.megapixels else recipe.shape
-        chosen[name] = replace(recipe, shape=shape, file_format=options.format, **mine)
+        chosen[name] = replace(recipe, shape=shape, **mine)
     return chosen
 
 
@@ -105,8 +105,7 @@ def run_case(
             continue
         try:
             # The same frames give the same picture: the first is scored.
-            scored = repeat == 0 and not options.no_quality
-            run = run_contender(contender, stack, scratch, options, scored=scored)
+            run = run_contender(contender, stack, scratch, options, scored=repeat == 0)
             runs.append({"contender": contender.name, "repeat": repeat} | run)
             said = f"{run['cpu']:.1f} CPU s"
         except measuring.Failure as failure:
@@ -122,7 +121,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Run all cases."""
     facts = measuring.machine_facts()
     facts["versions"] |= peer_versions(options.peers_python)
-    settings = {n: getattr(options, n) for n in ("repeats", "threads", "format", "quick")}
+    settings = {n: getattr(options, n) for n in ("repeats", "threads", "quick")}
     results = {"kind": "peers", "machine": facts, "settings": settings, "cases": {}}
     with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
         scratch = Path(folder).resolve()
@@ -194,9 +193,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=2, help="processors for every contender")
     parser.add_argument("--megapixels", type=float, help="instead of the cases' own")
     parser.add_argument("--frames", type=int, help="instead of the cases' own")
-    parser.add_argument("--format", choices=("tif", "jpg"), default="tif", help="of the frames")
     parser.add_argument("--quick", action="store_true", help="small sizes, about two minutes")
-    parser.add_argument("--no-quality", action="store_true", help="do not score the results")
     parser.add_argument("--peers-python", help="the Python that has ShineStacker and OpenFocus")
     parser.add_argument("--scratch", type=Path, help="folder for the frames (default: temporary)")
     parser.add_argument("--timeout", type=float, default=3600.0, help="seconds for one command")

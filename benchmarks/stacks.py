@@ -48,8 +48,6 @@ class StackRecipe:
     radius
         Radius in pixels of the blur of the far end when the near end is in focus, but for the
         depth of field: every place is as good as in focus in one frame, however few there are.
-    file_format
-        "tif", uncompressed, or "jpg", quality 95.
     """
 
     megapixels: float
@@ -59,7 +57,6 @@ class StackRecipe:
     sigma: float = 0.0
     moved: bool = False
     radius: float = 8.0
-    file_format: str = "tif"
     seed: int = 0
 
     @property
@@ -120,7 +117,7 @@ def make_stack(recipe: StackRecipe, folder: Path) -> MadeStack:
     _stand(truth, things, [0.0] * len(things))
     made = MadeStack(
         recipe,
-        [folder / "frames" / f"frame-{k:03}.{recipe.file_format}" for k in range(len(frame_seeds))],
+        [folder / "frames" / f"frame-{k:03}.tif" for k in range(len(frame_seeds))],
         folder / "truth.tif",
     )
     _write(made.truth, truth[inner, inner])
@@ -280,10 +277,4 @@ def _noisy(frame: Bytes, sigma: float, seed: np.random.SeedSequence) -> Bytes:
 
 def _write(path: Path, picture: Bytes) -> None:
     picture = picture[..., 0] if picture.shape[2] == 1 else picture
-    if path.suffix == ".tif":
-        kind = "minisblack" if picture.ndim == 2 else "rgb"
-        tifffile.imwrite(path, picture, photometric=kind)
-    else:
-        swapped = picture if picture.ndim == 2 else cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
-        if not cv2.imwrite(str(path), swapped, [cv2.IMWRITE_JPEG_QUALITY, 95]):
-            raise OSError(f"{path} could not be written")
+    tifffile.imwrite(path, picture, photometric="minisblack" if picture.ndim == 2 else "rgb")

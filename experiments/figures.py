@@ -21,7 +21,7 @@ from experiments.methods import label
 from experiments.pictures import situation, to_8_bit
 from experiments.statistics import Row, mean, pick, scores_by_item, values
 
-_METRIC_NAMES = {"q_mi": "$Q_{MI}$", "q_abf": "$Q^{AB/F}$", "psnr": "PSNR (dB)", "ssim": "SSIM"}
+_METRIC_NAMES = {"q_mi": "$Q_{MI}$", "q_abf": "$Q^{AB/F}$"}
 
 #: Colours that stay apart for colour-blind readers, with a marker each.
 _STYLES = {
@@ -30,11 +30,6 @@ _STYLES = {
     "paper": ("#56b4e9", "o", "-"),
     "paper-dense": ("#0072b2", "D", "-"),
     "fast": ("#009e73", "v", "-"),
-    "average": ("#7f7f7f", "x", ":"),
-    "laplacian": ("#cc79a7", "P", ":"),
-    "gff": ("#e69f00", "s", ":"),
-    "focus-measure": ("#b8a100", "<", ":"),
-    "tv+focus-measure": ("#000000", ">", "--"),
 }
 
 
@@ -72,33 +67,24 @@ def draw_all(plan: Plan, rows: dict[str, list[Row]], out: Path) -> None:
     noisy = pick(rows["figure3"], sigma=15)
     columns += [(f"σ = 15, {title}", noisy, scores) for title, scores in references]
     _draw(columns, "n", "patch size n", out / "figure3.svg")
-    over, label_ = "sigma", "noise σ (grey levels)"
     fourth = pick(rows["figure4"])
-    _draw(
-        [(title, fourth, scores) for title, scores in references], over, label_, out / "figure4.svg"
-    )
-    kind, items = plan.stacks
-    stacks = [row for row in pick(rows["truth"]) if row["trial"]["item"] in items]
-    columns = [
-        (f"K = {frames} frames", pick(stacks, dataset=f"{kind}-{frames}"), ("psnr", "ssim"))
-        for frames in plan.stack_frames
-    ]
-    _draw(columns, over, label_, out / "truth.svg", sharey="row")
+    columns = [(title, fourth, scores) for title, scores in references]
+    _draw(columns, "sigma", "noise σ (grey levels)", out / "figure4.svg")
     for number, sigma in enumerate(TWO_SIGMAS, 1):
         _draw_pictures(
             plan, pick(rows["figures12"], sigma=sigma), sigma, out / f"figure{number}.png"
         )
 
 
-def _panels(rows: int, columns: int, **more: Any) -> tuple[Any, Any]:
-    """Make a figure of several plots."""
-    size = (3.5 * columns + 0.3, 2.7 * rows + 0.5)
-    return plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained", **more)
+def _panels(columns: int, **more: Any) -> tuple[Any, Any]:
+    """Make a figure of two rows of plots."""
+    size = (3.5 * columns + 0.3, 5.9)
+    return plt.subplots(2, columns, figsize=size, squeeze=False, layout="constrained", **more)
 
 
-def _draw(columns: list[Column], over: str, name: str, path: Path, **more: Any) -> None:
+def _draw(columns: list[Column], over: str, name: str, path: Path) -> None:
     """Draw two scores over a field of the trials, and one legend below all plots."""
-    figure, axes = _panels(2, len(columns), sharex=True, **more)
+    figure, axes = _panels(len(columns), sharex=True)
     for column, (title, rows, scores) in enumerate(columns):
         for row, score in enumerate(scores):
             _draw_lines(axes[row, column], rows, over, score)
@@ -107,8 +93,7 @@ def _draw(columns: list[Column], over: str, name: str, path: Path, **more: Any) 
         axes[0, column].set_title(title)
         axes[1, column].set_xlabel(name)
     lines, labels = axes[0, 0].get_legend_handles_labels()
-    across = len(labels) if len(labels) <= 5 else -(-len(labels) // 2)
-    figure.legend(lines, labels, loc="outside lower center", ncols=across, frameon=False)
+    figure.legend(lines, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     figure.savefig(path, dpi=150, metadata={"Date": None})
     plt.close(figure)
 
@@ -123,7 +108,7 @@ def _draw_lines(axes: Any, rows: Sequence[Row], over: str, score: str) -> None:
             p: mean(scores_by_item(rows, score, method=method, **{over: p}).values())
             for p in points
         }
-        colour, marker, line = _STYLES.get(method, ("#444444", ".", "-"))
+        colour, marker, line = _STYLES[method]
         # A point that was not computed breaks the line: no straight line across what is unknown.
         there = {p: (m.mean, m.half) if m.count else (nan, nan) for p, m in means.items()}
         axes.errorbar(
@@ -149,7 +134,7 @@ def _draw_pictures(plan: Plan, rows: list[Row], sigma: float, path: Path) -> Non
     for row in rows:
         picture = np.asarray(cv2.imread(row["picture"], cv2.IMREAD_GRAYSCALE), np.uint8)
         entries.append((label(row["trial"]["method"]).replace("`", ""), picture))
-    figure, axes = _panels(2, len(entries), gridspec_kw={"height_ratios": [2.1, 1.0]})
+    figure, axes = _panels(len(entries), gridspec_kw={"height_ratios": [2.1, 1.0]})
     figure.set_size_inches(2.3 * len(entries), 3.75)
     for column, (title, picture) in enumerate(entries):
         height, width = picture.shape

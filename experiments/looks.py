@@ -23,6 +23,7 @@ from experiments.looks_sheet import hardest_places, sheet
 from experiments.looks_stacks import METHOD_NAMES, RealStack, grey_levels, real_stacks
 from experiments.pictures import add_data_option, data_folder
 from experiments.realness import Frames
+from experiments.statistics import markdown
 from experiments.trials import worker_pool
 
 Shares = dict[str, tuple[float, float]]
@@ -61,15 +62,15 @@ def table(rows: dict[str, Row], methods: Sequence[str]) -> str:
     the mean.
     """
     plain = {name: row for name, row in rows.items() if not row.stretched}
-    lines = [["stack (frames)", *(f"`{name}`" for name in methods)], ["---"] * (1 + len(methods))]
-    lines += [_line(f"{name} ({row.frames})", row.shares, methods) for name, row in plain.items()]
+    header = ["stack (frames)", *(f"`{name}`" for name in methods)]
+    lines = [_line(f"{name} ({row.frames})", row.shares, methods) for name, row in plain.items()]
     for title, over in (("**mean**", np.mean), ("**worst**", np.max)) if plain else ():
         found = {m: over([row.shares[m] for row in plain.values()], axis=0) for m in methods}
         lines.append(_line(title, found, methods))
     for name, row in rows.items():
         if row.stretched:
             lines.append(_line(f"{name} ({row.frames}), stretched", row.shares, methods))
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+    return markdown("Lost / phantom in %", header, lines)
 
 
 def _line(name: str, shares: Mapping[str, Sequence[float]], methods: Sequence[str]) -> list[str]:
@@ -108,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{len(rows) + failed} of {len(stacks)} stacks", file=sys.stderr, flush=True)
     if rows:
         text = table(rows, given.methods)
-        print(f"Lost / phantom in %\n\n{text}")
+        print(text)
         if not given.only:
             (given.out / "looks.md").write_text(text, "utf-8")
     print(f"sheets are in {given.out / 'sheets'}", file=sys.stderr)

@@ -6,9 +6,6 @@ A method's name says how it is run:
   by default, so that σ is estimated and frames are aligned where they do not lie right;
 * ``sr-ksvd`` at stride 2, ``sr-ksvd-dense`` at stride 1; any other baseline; all told σ;
 * ``bm3d+gff``, ``bm3d+fast``: every frame denoised, then fused as if it were clean;
-* ``gff+nlm``, ``auto+nlm``: fused as if clean, then denoised; ``nlm`` works on luminance and
-  chrominance planes, ``colour-nlm`` compares RGB patches, ``nlm?`` is told the noise measured on
-  the fused picture in place of that of a frame;
 * ``reference``: the frame that others are aligned to; ``bm3d of truth``: one noisy picture of the
   truth denoised, what no stack is needed for.
 """
@@ -17,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,15 +25,11 @@ from numpy.typing import NDArray
 from cofuse import PRESETS, CofuseError, Fusion, Stack, fuse
 from cofuse.evaluation.baselines import DENOISERS, METHODS
 from cofuse.evaluation.baselines.denoising import denoise_picture
-from cofuse.sensor import noise_level
 from experiments.pictures import Situation
 
 Levels = NDArray[np.float32]
 OURS = ("auto", "auto?", "fast", "fast?", "paper", "paper-dense")
 
-#: Strength of colour non-local means in units of σ: best of 0.3 to 0.9 on MFI-WHU truths that
-#: tuning may see. On those pictures it is 1.4 to 2 dB below NLM plane by plane.
-_COLOUR_NLM_STRENGTH = 0.6
 
 #: How the methods are called in figures and tables; in tables of quality presets are told from
 #: rivals by quotes.
@@ -60,8 +54,6 @@ LABELS = {
     "bm3d of truth": "BM3D of the noisy truth",
     "tv": "TV",
     "nlm": "NLM",
-    "nlm?": "NLM, σ measured",
-    "colour-nlm": "colour NLM",
 }
 
 
@@ -72,24 +64,34 @@ def label(method: str) -> str:
 
 def uses_ours(method: str) -> bool:
     """Whether a method runs through the code of our own."""
-    return method in OURS or not PRESETS.keys().isdisjoint(method.split("+")) or "?" in method
+    return method in OURS or not PRESETS.keys().isdisjoint(method.split("+"))
 
 
-def uses_rivals(method: str) -> bool:
-    """Whether a method runs through the baselines."""
-    return method not in OURS
+def denoise_frame(levels: Levels, sigma: float, denoiser: str) -> Levels:
+    """Denoise a grey or RGB picture by one of the denoisers."""
+    if denoiser == "bm3d" and levels.ndim == 3:
+        # Alike blocks are looked for in luminance alone: up to 0.4 dB above plane by plane.
+        import bm3d
+
+        return np.asarray(255.0 * bm3d.bm3d_rgb(levels / 255.0, sigma / 255.0), np.float32)
+    return denoise_picture(levels, sigma, DENOISERS[denoiser])
 
 
 class Denoised:
     """Denoised frames, kept in files named by what went in: methods that denoise alike share."""
 
-    def __init__(self, folder: Path | None, version: str = "") -> None:
-        self.folder, self.version = folder, version
+    def __init__(
+        self,
+        folder: Path | None,
+        version: str = "",
+        denoise: Callable[[Levels, float, str], Levels] = denoise_frame,
+    ) -> None:
+        self.folder, self.version, self.denoise = folder, version, denoise
 
     def __call__(self, levels: Levels, sigma: float, denoiser: str) -> Levels:
         """Denoise a grey or RGB picture, or read what was denoised before."""
-        if self.folder is None or denoiser != "bm3d":  # the others are faster than a disk is large
-            return _denoise(levels, sigma, denoiser)
+        if self.folder is None or denoiser != "bm3d":  # the others are fast
+            return self.denoise(levels, sigma, denoiser)
         name = hashlib.sha256(np.ascontiguousarray(levels).tobytes())
         name.update(f"{levels.shape} {sigma} {denoiser} {self.version}".encode())
         path = self.folder / f"{name.hexdigest()[:24]}.npy"
@@ -97,7 +99,7 @@ class Denoised:
             self.folder.mkdir(parents=True, exist_ok=True)
             partial = path.with_suffix(f".{os.getpid()}")  # two workers may be at the same frame
             with partial.open("wb") as file:
-                np.save(file, _denoise(levels, sigma, denoiser))
+                np.save(file, self.denoise(levels, sigma, denoiser))
             partial.replace(path)
         return np.asarray(np.load(path), np.float32)
 
@@ -122,14 +124,10 @@ def run_method(method: str, n: int, given: Situation, denoised: Denoised) -> Fus
             return Fusion(image=denoised(given.noisy_truth, sigma, "bm3d"))
         case [denoiser, choice] if denoiser in DENOISERS:
             frames = [denoised(stack.to_levels(f), sigma, denoiser) for f in stack]
-            return _fuse_clean(choice, Stack.from_arrays(frames, white=255.0))
-        case [choice, denoiser]:
-            levels = Stack.from_arrays([stack.to_levels(f) for f in stack], white=255.0)
-            fused = _fuse_clean(choice, levels).image
-            if denoiser.endswith("?"):
-                planes = np.moveaxis(np.atleast_3d(fused).astype(np.float32), -1, 0)
-                sigma = float(np.sqrt(np.mean([noise_level(plane) ** 2 for plane in planes])))
-            return Fusion(image=denoised(fused, sigma, denoiser.removesuffix("?")), sigma=sigma)
+            clean = Stack.from_arrays(frames, white=255.0)
+            if choice in PRESETS:
+                return fuse(clean, sigma=0.0, preset=choice)
+            return METHODS[choice](clean)
     rival = METHODS[method.removesuffix("-dense")]
     return rival(stack, sigma=sigma, **_settings(method, n))
 
@@ -147,25 +145,3 @@ def _settings(method: str, n: int) -> dict[str, Any]:
         case "fast" if n not in (0, 7):
             return {"operator": f"full-{n}"}
     return {}
-
-
-def _fuse_clean(choice: str, stack: Stack) -> Fusion:
-    """Fuse frames as if they were clean."""
-    return fuse(stack, sigma=0.0, preset=choice) if choice in PRESETS else METHODS[choice](stack)
-
-
-def _denoise(levels: Levels, sigma: float, denoiser: str) -> Levels:
-    if denoiser == "colour-nlm":  # as scikit-image does it when told the channels and σ
-        from skimage.restoration import denoise_nl_means
-
-        strength, more = _COLOUR_NLM_STRENGTH * sigma, {"fast_mode": True, "channel_axis": -1}
-        clean = denoise_nl_means(
-            levels, patch_size=5, patch_distance=6, h=strength, sigma=sigma, **more
-        )
-        return np.asarray(clean, np.float32)
-    if denoiser == "bm3d" and levels.ndim == 3:
-        # Alike blocks are looked for in luminance alone: up to 0.4 dB above plane by plane.
-        import bm3d
-
-        return np.asarray(255.0 * bm3d.bm3d_rgb(levels / 255.0, sigma / 255.0), np.float32)
-    return denoise_picture(levels, sigma, DENOISERS[denoiser])

@@ -14,24 +14,22 @@ grain, which `clean` shows, counts as an error of the estimate.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
-from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse import CofuseError, Stack, read_image
+from cofuse import Stack, read_image
 from cofuse.evaluation.simulation import simulate_stack
 from cofuse.sensor.estimation import estimate_noise
 from cofuse.sensor.law import BANDS
-from experiments.noise_truth import CLEAN, GRADED, even, kinds_of, spread, true_levels
-from experiments.pictures import WHU_PAIRS, add_data_option, data_folder, scene_files
+from experiments.noise_truth import CLEAN, GRADED, even, folders, kinds_of, spread, true_levels
+from experiments.pictures import WHU_PAIRS, scene_files
 from experiments.real_noise_patches import real_report
 from experiments.statistics import markdown
-from experiments.trials import worker_pool
+from experiments.trials import run_all
 
 Row = dict[str, Any]
 Setting = tuple[str, float]
@@ -105,12 +103,9 @@ def _summary(rows: Sequence[Row]) -> str:
                 off = 100 * np.abs(told / there - 1)
                 name = f"{_PLANES[p]} {b} at {level:g}"
                 cells.append((np.nanmedian(off), np.nanquantile(off, 0.9), name))
+        nothing = (np.nan, np.nan, "none")
         worst = [
-            max(
-                cells,
-                key=lambda cell, k=k: np.nan_to_num(cell[k]),
-                default=(np.nan, np.nan, "none"),
-            )
+            max(cells, key=lambda cell, k=k: np.nan_to_num(cell[k]), default=nothing)
             for k in (0, 1)
         ]
         line = [kind, *(f"{cell[k]:.0f} % ({cell[2]})" for k, cell in enumerate(worst))]
@@ -158,46 +153,27 @@ def _clean(rows: Sequence[Row]) -> str:
     return markdown("## Frames without noise", header, body)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> None:
     """Measure what the command line asks for and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add_data_option(parser)
-    add("--tools", type=Path, help="folder of real_noise.py (default: tools beside --data)")
     add("--pairs", type=int, help="pictures, evenly over the set (default: all; 12 for stacks)")
     add("--kinds", nargs="+", choices=(*GRADED, *CLEAN), default=(*GRADED, *CLEAN))
     add("--levels", nargs="+", type=float, default=_LEVELS)
     add("--stacks", action="store_true", help="simulated stacks of 5 and 10 frames, no pairs")
     add("--real", action="store_true", help="flat patches of real stacks, no pairs")
-    add("--out", type=Path, help="Markdown file to write as well")
-    given = parser.parse_args(arguments)
-    data = data_folder(parser, given)
+    given, data, tools = folders(parser)
     settings = [(kind, level) for kind in given.kinds if kind in GRADED for level in given.levels]
     settings += [(kind, 0.0) for kind in given.kinds if kind in CLEAN]
-    try:
-        text = real_report(data) if given.real else report(_measured(data, given, settings))
-    except CofuseError as error:
-        parser.error(str(error))
-    print(text)
-    if given.out:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(text, "utf-8")
-    return 0
-
-
-def _measured(data: Path, given: argparse.Namespace, settings: Sequence[Setting]) -> list[Row]:
-    """Measure all pictures in worker processes, in the order of the pictures."""
-    tools = given.tools or data.parent / "tools"
-    kinds_of(tools)  # a missing folder is named before any work
     items = spread(WHU_PAIRS, given.pairs or (_STACKS if given.stacks else len(WHU_PAIRS)))
-    tasks = [(item, frames) for frames in (_FRAMES if given.stacks else (2,)) for item in items]
-    with worker_pool(min(given.workers, len(tasks))) as pool:
-        futures = {pool.submit(measure, data, tools, *task, settings): task for task in tasks}
-        for done, future in enumerate(as_completed(futures), 1):
-            future.result()
-            print(f"{done} of {len(tasks)} pictures", file=sys.stderr, flush=True)
-    return [row for future in futures for row in future.result()]
+    counts = _FRAMES if given.stacks else (2,)
+    if given.real:
+        print(real_report(data))
+        return
+    tasks = [(data, tools, item, frames, settings) for frames in counts for item in items]
+    found = run_all(measure, tasks, given.workers, "pictures")
+    print(report([row for rows in found for row in rows]))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

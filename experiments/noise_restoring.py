@@ -9,10 +9,6 @@ default
 true law
     told the levels that the noise really has in every frame, plane and band
     (`experiments.noise_truth`, over all blocks),
-true σ
-    told nothing but its true standard deviation, as if it were white,
-1.4 σ
-    told 1.4 times that,
 BM3D 1, BM3D 1.4, BM3D 2
     not ours: every frame by BM3D that is told so many times the true standard deviation, then the
     choice of the preset ``fast``,
@@ -27,24 +23,22 @@ frames to squares of that side, for BM3D takes 40 s a frame. What it denoised is
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Sequence
-from concurrent.futures import as_completed
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse import CofuseError, Fusion, Stack, fuse, read_image
+from cofuse import Fusion, Stack, fuse, read_image
 from cofuse.evaluation.metrics import psnr, ssim, to_grey
 from cofuse.sensor.law import NoiseLaw, NoiseModel
 from experiments.methods import Denoised
-from experiments.noise_truth import GRADED, even, kinds_of, true_levels
-from experiments.pictures import add_data_option, data_folder, scene_files, to_8_bit
+from experiments.noise_truth import GRADED, even, folders, kinds_of, true_levels
+from experiments.pictures import scene_files, to_8_bit
 from experiments.quality_plan import WHU_KEPT
 from experiments.statistics import difference, markdown, mean
-from experiments.trials import denoising_version, worker_pool
+from experiments.trials import denoising_version, run_all
 
 Array = NDArray[Any]
 Row = dict[str, Any]
@@ -70,7 +64,7 @@ SETTINGS = (
         for level in (10.0, 20.0)
     ),
 )
-WAYS = ("default", "true law", "true σ", "1.4 σ", "BM3D", "BM3D 1", "BM3D 1.4", "BM3D 2")
+WAYS = ("default", "true law", "BM3D", "BM3D 1", "BM3D 1.4", "BM3D 2")
 #: What BM3D is best told of noise that is not white, in units of its true standard deviation: the
 #: best of three or within 0.1 dB of it on the first pair, for every kind and level
 #: (``--pairs 1 --crop 320 --ways "BM3D 1" "BM3D 1.4" "BM3D 2"``).
@@ -118,17 +112,13 @@ def restored(
     squares = [(a.astype(float) - b) ** 2 for a, b in zip(noisy, truths, strict=True)]
     sigma = float(np.sqrt(np.mean(squares)))
     stack = Stack.from_arrays(noisy)
-    told: dict[str, Callable[[], dict[str, Any]]] = {
-        "default": dict,
-        "true law": lambda: {"noise": true_law(setting.kind, noisy, truths)},
-        "true σ": lambda: {"sigma": sigma},
-        "1.4 σ": lambda: {"sigma": 1.4 * sigma},
-    }
     inner = np.s_[_BORDER:-_BORDER, _BORDER:-_BORDER]
     row: Row = {"setting": setting, "item": item, "sigma": sigma, "found": float("nan")}
     for way in ways:
-        if way in told:
-            result = fuse(stack, **told[way]())
+        if way == "default":
+            result = fuse(stack)
+        elif way == "true law":
+            result = fuse(stack, noise=true_law(setting.kind, noisy, truths))
         else:
             best = 1.0 if setting.kind == "white" else _BEST_TOLD
             factor = float(way.removeprefix("BM3D") or best)
@@ -188,40 +178,22 @@ def report(rows: Sequence[Row], ways: Sequence[str], crop: int = 0) -> str:
     return "\n".join(tables)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> None:
     """Restore what the command line asks for and print the scores."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add_data_option(parser)
-    add("--tools", type=Path, help="folder of real_noise.py (default: tools beside --data)")
     add("--pairs", type=int, default=12, help="the first so many pairs that tuning did not see")
     add("--kinds", nargs="+", choices=GRADED, help="kinds of noise (default: all)")
     add("--crop", type=int, default=0, help="side of the square in the middle (default: whole)")
-    add("--ways", nargs="+", choices=WAYS, default=WAYS[:4], help="the first is compared with")
+    add("--ways", nargs="+", choices=WAYS, default=WAYS[:2], help="the first is compared with")
     add("--kept", type=Path, default=Path("results") / "quality" / "denoised")
-    add("--out", type=Path, help="Markdown file to write as well")
-    given = parser.parse_args(arguments)
-    data = data_folder(parser, given)
-    tools = given.tools or data.parent / "tools"
-    try:
-        kinds_of(tools)  # a missing folder is named before any work
-    except CofuseError as error:
-        parser.error(str(error))
+    given, data, tools = folders(parser)
     settings = [s for s in SETTINGS if not given.kinds or s.kind in given.kinds]
-    tasks = [(item, setting) for item in WHU_KEPT[: given.pairs] for setting in settings]
     rest = (given.ways, given.crop, given.kept)
-    with worker_pool(min(given.workers, len(tasks))) as pool:
-        futures = [pool.submit(restored, data, tools, *task, *rest) for task in tasks]
-        for done, future in enumerate(as_completed(futures), 1):
-            future.result()
-            print(f"{done} of {len(tasks)} pairs", file=sys.stderr, flush=True)
-    text = report([future.result() for future in futures], given.ways, given.crop)
-    print(text)
-    if given.out:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(text, "utf-8")
-    return 0
+    pairs = WHU_KEPT[: given.pairs]
+    tasks = [(data, tools, item, setting, *rest) for item in pairs for setting in settings]
+    print(report(run_all(restored, tasks, given.workers, "pairs"), given.ways, given.crop))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -12,6 +12,7 @@ not cut off by black and white, and over all blocks.
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from cofuse import CofuseError
 from cofuse.images import to_opponent
 from cofuse.sensor.law import BANDS, NoiseModel
+from experiments.pictures import add_data_option, data_folder
 
 Array = NDArray[Any]
 #: Frame (RGB, uint8, even sides), level at mid-grey, number of the frame and generator to the
@@ -124,6 +126,20 @@ def kinds_of(tools: Path) -> dict[str, Kind]:
     # One frame was taken at a sensitivity that gives twice the noise.
     found |= {f"mixed_{name}": kind_of(name, 2.0) for name in ("white", "bayer")}
     return found | {"clean": _clean, "clean_jpeg": _clean_jpeg}
+
+
+def folders(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, Path, Path]:
+    """Parse the command line; return it and the folders of data and tools, which must be there."""
+    add_data_option(parser)
+    parser.add_argument("--tools", type=Path, help="folder of real_noise.py (tools beside --data)")
+    given = parser.parse_args()
+    data = data_folder(parser, given)
+    tools = given.tools or data.parent / "tools"
+    try:
+        kinds_of(tools)
+    except CofuseError as error:
+        parser.error(str(error))
+    return given, data, tools
 
 
 def even(picture: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Scenes as a method meets them: read or simulated, one frame perhaps disturbed, noise added.
+"""Scenes as a method meets them: read or simulated, noise added.
 
 Collections lie in the folder named by --data or COFUSE_DATA:
 
@@ -9,16 +9,16 @@ Collections lie in the folder named by --data or COFUSE_DATA:
   after depth maps; ``misaligned``: RGB stacks with parallax, aligned to their third frame, whose
   truth is known.
 
-From the pictures that come with the package, for where there is no such folder: ``sample-K``, small
-grey stacks, and ``colour-K``, RGB stacks. The layers of ``…-K-between``, any simulated stack, are
-spread evenly in depth rather than each lying in the plane of focus nearest to it.
+``sample-K``, small grey stacks of the package's own pictures, needs no such folder. The layers of
+``…-K-between``, any simulated stack, are spread evenly in depth rather than each lying in the plane
+of focus nearest to it.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from cofuse import CofuseError, Stack, align_stack, aligned, read_image
 from cofuse.alignment.warping import common_area
 from cofuse.evaluation.metrics import to_grey
-from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture, simulate_stack, wavy_disc
+from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture, simulate_stack
 from cofuse.images.tiles import processors
 
 Picture = NDArray[Any]
@@ -41,8 +41,7 @@ LYTRO_TRIPLES = tuple(range(1, 5))
 WHU_PAIRS = tuple(range(1, 121, 2))
 #: Sides of the grey scenes cut out of the package's own pictures.
 _SAMPLE_SHAPE = (160, 192)
-_RGB = ("colour", "photo", "rooms", "misaligned")
-_MIX = 7919  # keeps the draws of one purpose apart from those of another
+_RGB = ("photo", "rooms", "misaligned")
 
 
 @dataclass(frozen=True)
@@ -63,12 +62,7 @@ class Situation:
 
 
 def situation(
-    data: Path | None,
-    dataset: str,
-    item: int,
-    sigma: float = 0.0,
-    change: str = "",
-    crop: int = 0,
+    data: Path | None, dataset: str, item: int, sigma: float = 0.0, crop: int = 0
 ) -> Situation:
     """Make the situation; everything random is seeded by the item."""
     frames, truth = scene(data, dataset, item)
@@ -78,12 +72,7 @@ def situation(
     if crop:
         frames, truth = [_middle(f, crop) for f in frames], _middle(truth, crop)
     given = [frame.astype(np.float32) for frame in frames]
-    odd = len(given) // 2  # the frame that is disturbed: the second of two, the middle one of five
-    if change:
-        given[odd] = CHANGES[change](given[odd], item)
     made = noisy(given, sigma, item)
-    if change == "double noise":
-        made[odd] = 2.0 * made[odd] - given[odd]
     noisy_truth = None if truth is None else noisy([truth.astype(np.float32)], sigma, item)[0]
     return Situation(Stack.from_arrays(made, white=255.0), frames, truth, noisy_truth, sigma)
 
@@ -92,9 +81,9 @@ def scene(data: Path | None, dataset: str, item: int) -> tuple[list[Picture], Pi
     """Read or simulate the frames of a scene and, where there is one, its truth; 8 bits, clean."""
     kind, *rest = dataset.split("-")
     pictures = [read_image(file) for file in scene_files(data, dataset, item)]
-    if kind in ("sample", "colour"):
-        names = (item, item + (2 if kind == "colour" else 1))
-        pictures = [sample_picture(SAMPLE_NAMES[n % len(SAMPLE_NAMES)]) for n in names]
+    if kind == "sample":
+        names = (SAMPLE_NAMES[n % len(SAMPLE_NAMES)] for n in (item, item + 1))
+        pictures = [sample_picture(name) for name in names]
     if kind not in _RGB:
         pictures = [to_grey(picture) for picture in pictures]
     if kind.startswith("lytro"):
@@ -116,7 +105,7 @@ def scene(data: Path | None, dataset: str, item: int) -> tuple[list[Picture], Pi
 def scene_files(data: Path | None, dataset: str, item: int) -> list[Path]:
     """Name the files a scene is read from, that of its truth last."""
     kind, *rest = dataset.split("-")
-    if kind in ("sample", "colour"):
+    if kind == "sample":
         return []
     if data is None:
         raise CofuseError(f"{dataset} needs the folder of the picture collections: --data")
@@ -208,42 +197,3 @@ def _put_in_place(frames: list[Picture], truth: Picture) -> Situation:
     stack = Stack.from_arrays(list(aligned(frames, alignment)))
     truth = np.ascontiguousarray(truth[top:bottom, left:right])
     return Situation(stack, list(stack), truth, truth.astype(np.float32), 0.0, frames)
-
-
-def _shifted(pixels: float) -> Callable[[Levels, int], Levels]:
-    """Move a frame to the right by a quintic spline, which hardly blurs; borders are mirrored."""
-
-    def change(frame: Levels, seed: int) -> Levels:
-        from scipy.ndimage import shift
-
-        by = (0.0, pixels, *(0.0,) * (frame.ndim - 2))
-        return np.asarray(shift(frame, by, order=5, mode="mirror"), np.float32)
-
-    return change
-
-
-def _visited(frame: Levels, seed: int) -> Levels:
-    """Let something cross the scene in one frame only: a striped disc, sharp, at three places."""
-    height, width = frame.shape[:2]
-    rng = np.random.default_rng([_MIX, seed])
-    y, x = np.arange(height), np.arange(width)
-    stripes = 128.0 + 80.0 * np.sign(np.sin(2 * np.pi * (x + y[:, None]) / 9.0))
-    made = frame.astype(np.float64)
-    for _ in range(3):
-        top, left = rng.uniform(0.15, 0.85) * height, rng.uniform(0.15, 0.85) * width
-        alpha, paint = wavy_disc(y - top, x - left, 0.05 * min(height, width), ()), stripes
-        if frame.ndim == 3:
-            alpha, paint = alpha[..., None], paint[..., None]
-        made = made * (1.0 - alpha) + paint * alpha
-    return made.astype(np.float32)
-
-
-#: What may be wrong with one frame, by name, before noise is added: (frame, seed) to the frame.
-#: ``double noise`` is done where the noise is.
-CHANGES: dict[str, Callable[[Levels, int], Levels]] = {
-    "shift 0.5 px": _shifted(0.5),
-    "shift 1 px": _shifted(1.0),
-    "10 % brighter": lambda frame, seed: (frame * np.float32(1.1)).astype(np.float32),
-    "moving object": _visited,
-    "double noise": lambda frame, seed: frame,
-}

@@ -24,26 +24,17 @@ WHU_KEPT = tuple(n for n in WHU_PAIRS if n % 6 == 1)
 PHOTOS_KEPT = tuple(range(0, 374, 15))
 ROOMS = (1, 5, 7, 9, 11, 13, 15, 21, 27, 29, 33, 35, 37, 39, 51, 63, 71, 83, 93, 95)
 MISALIGNED = (2, 6, 13, 21, 26, 29)
-#: The package's few colour pictures serve both subsets; from this seed on, their scenes tune.
-_TUNING_SEEDS = 100
 
 #: The least that is aimed at, by what is measured and the score; PSNR in decibels.
 TARGETS: dict[tuple[str, str], float] = {
     ("lytro, σ = 0", "q_abf_clean"): 0.760,
     ("mfi_whu, σ = 0", "psnr"): 44.0,
     ("mfi_whu, σ = 0", "inside"): 47.0,
-    ("mfi_whu, σ = 15", "psnr"): 31.6,
-    ("mfi_whu, σ = 15", "ssim"): 0.900,
-    ("mfi_whu, σ = 25", "psnr"): 29.2,
-    ("mfi_whu, σ = 25", "ssim"): 0.842,
     ("photo, σ = 15", "psnr"): 34.0,
     ("photo, σ = 25", "psnr"): 31.4,
-    ("lytro, σ = 15", "q_abf_clean"): 0.545,
     ("over BM3D then fast, σ = 15, K = 2", "psnr"): 0.5,
     ("over BM3D then fast, σ = 15, K = 5", "psnr"): 2.0,
     ("over BM3D then fast, σ = 15, K = 10", "psnr"): 3.0,
-    ("over fuse then NLM, σ = 10", "psnr"): 1.5,
-    ("over fuse then NLM, σ = 20", "psnr"): 1.5,
     ("σ estimated over σ known", "psnr"): -0.1,
 }
 
@@ -52,10 +43,8 @@ TARGETS: dict[tuple[str, str], float] = {
 class QualityPlan:
     """The scenes of every table; the defaults are those of the full report.
 
-    BM3D takes 5 to 20 s of CPU time for a picture, as do SR-KSVD without noise and `paper` with
-    noise: ``slow_lytro``, ``tall_stacks`` (ten frames), ``changed_stacks`` and `slow_pairs`
-    are shorter for that. ``crop`` cuts noisy scenes to a square in their middle
-    (0: whole).
+    BM3D takes 5 to 20 s of CPU time for a picture: ``tall_stacks`` (ten frames) are fewer for that.
+    ``crop`` cuts noisy scenes to a square in their middle (0: whole).
     """
 
     data: Path | None
@@ -69,26 +58,16 @@ class QualityPlan:
         ("odd, kept aside", LYTRO_KEPT),
     )
     whu: Groups = (("n ≡ 1 mod 6, kept aside", WHU_KEPT), ("others, seen in tuning", WHU_SEEN))
-    noisy_lytro: Items = LYTRO_PAIRS
-    noisy_whu: Items = WHU_KEPT
-    slow_lytro: Items = (1, 8, 15)
     stacks: str = "stack"
     stack_items: Items = (3, 11, 19, 27, 35, 43, 51, 59)
     tall_stacks: Items = (3, 19, 35, 51)
-    changed_stacks: Items = (3, 19, 35, 51)
-    colour: Items = (0, 1, 2, 3, 4, 5)
     photos: Items = PHOTOS_KEPT
     rooms: Items = ROOMS
     misaligned: Items = MISALIGNED
     clean_frames: Items = (2, 3, 5, 10, 20)
     noisy_frames: Items = (1, 2, 5, 10)
-    changed_frames: Items = (2, 5)
     crop: int = 0
     sr_ksvd: bool = True
-
-    def slow_pairs(self, sigma: float) -> Items:
-        """Name the noisy MFI-WHU pairs for BM3D: all at σ = 15, every third one elsewhere."""
-        return self.noisy_whu if sigma == 15 else self.noisy_whu[::3]
 
     def noisy_stack_items(self, frames: int) -> Items:
         """Name the scenes that noisy stacks of so many frames are made of."""
@@ -110,14 +89,9 @@ def plan_of(
             plan,
             lytro=(("even, seen in tuning", LYTRO_SEEN),),
             whu=(("n ≢ 1 mod 6, seen in tuning", WHU_SEEN),),
-            noisy_lytro=LYTRO_SEEN,
-            noisy_whu=WHU_SEEN[::2],
-            slow_lytro=(2, 8, 14),
             stacks="train",
             stack_items=(3, 53, 103, 153, 203, 253, 303, 353),
             tall_stacks=(3, 103, 203, 303),
-            changed_stacks=(3, 103, 203, 303),
-            colour=tuple(_TUNING_SEEDS + n for n in plan.colour),
             photos=tuple(n + 1 for n in PHOTOS_KEPT),
         )
     return _quick(plan) if quick else plan
@@ -132,7 +106,7 @@ def is_kept_aside(dataset: str, item: int) -> bool:
         return item in WHU_KEPT
     if kind == "photo":
         return item in PHOTOS_KEPT
-    return kind == "stack" or (kind == "colour" and item < _TUNING_SEEDS)
+    return kind == "stack"
 
 
 def _quick(plan: QualityPlan) -> QualityPlan:
@@ -141,19 +115,13 @@ def _quick(plan: QualityPlan) -> QualityPlan:
         plan,
         lytro=tuple((name, items[::7]) for name, items in plan.lytro),
         whu=tuple((name, items[::9]) for name, items in plan.whu),
-        noisy_lytro=plan.noisy_lytro[::7],
-        noisy_whu=plan.noisy_whu[::7],
-        slow_lytro=plan.noisy_lytro[:1],
         stack_items=plan.stack_items[::4],
         tall_stacks=plan.tall_stacks[:1],
-        changed_stacks=plan.changed_stacks[:1],
-        colour=plan.colour[:2],
         photos=plan.photos[::12],
         rooms=plan.rooms[::7],
         misaligned=plan.misaligned[:1],
         clean_frames=(2, 5),
         noisy_frames=(1, 2, 5),
-        changed_frames=(2,),
         crop=128,
         sr_ksvd=False,
     )

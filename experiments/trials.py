@@ -20,7 +20,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -34,7 +34,7 @@ import numpy as np
 
 import cofuse
 from benchmarks.measuring import processor_name
-from experiments.methods import Denoised, run_method, uses_ours, uses_rivals
+from experiments.methods import OURS, Denoised, run_method, uses_ours
 from experiments.pictures import Situation, scene_files, situation, to_8_bit
 from experiments.scores import scores_of
 
@@ -67,14 +67,13 @@ class Trial:
     method: str
     sigma: float = 0.0
     n: int = 0
-    change: str = ""
     crop: int = 0
     repeat: int = 0
     keep: bool = False
 
     def situation(self, data: Path | None) -> Situation:
         """Make what the method is given."""
-        return situation(data, self.dataset, self.item, self.sigma, self.change, self.crop)
+        return situation(data, self.dataset, self.item, self.sigma, self.crop)
 
     def key(self, data: Path | None, version: str) -> str:
         """Name the trial's file."""
@@ -185,12 +184,12 @@ def _order(trial: Trial) -> tuple[Any, ...]:
     same frames if they were of one scene. The fast ones go scene by scene, made once for all. What
     is timed keeps its order.
     """
-    scene = (trial.dataset, trial.item, trial.sigma, trial.change)
+    scene = (trial.dataset, trial.item, trial.sigma)
     if trial.repeat:
         return (0,)
     if trial.method.startswith(("bm3d", "paper", "sr-ksvd")):
-        return (1, trial.method, trial.change, *scene)
-    return (2, "", "", *scene)
+        return (1, trial.method, *scene)
+    return (2, "", *scene)
 
 
 # --- versions of the source ---
@@ -227,7 +226,7 @@ def rooms_version(rooms: Sequence[str], experiments: Sequence[str] = ()) -> str:
 
 def _rooms(method: str) -> tuple[str, ...]:
     """Name the rooms of the package that a method may run through."""
-    return _COMMON + _OURS * uses_ours(method) + _RIVALS * uses_rivals(method)
+    return _COMMON + _OURS * uses_ours(method) + _RIVALS * (method not in OURS)
 
 
 def _check_source(method: str, version: str | None) -> None:
@@ -299,6 +298,18 @@ def machine() -> str:
     """Describe the machine in words."""
     python = f"Python {platform.python_version()}"
     return f"{processor_name()}, {len(cores())} cores, {platform.system()}, {python}"
+
+
+def run_all(
+    work: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], workers: int, name: str
+) -> list[Any]:
+    """Call a function with every tuple of arguments in worker processes; tell how far it is."""
+    with worker_pool(min(workers, len(tasks))) as pool:
+        futures = [pool.submit(work, *task) for task in tasks]
+        for done, future in enumerate(as_completed(futures), 1):
+            future.result()
+            print(f"{done} of {len(tasks)} {name}", file=sys.stderr, flush=True)
+    return [future.result() for future in futures]
 
 
 @contextmanager

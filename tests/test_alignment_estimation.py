@@ -229,8 +229,8 @@ def test_every_frame_is_read_once_and_progress_told(scene_frames):
     ("options", "words"),
     [
         ({"model": "spline"}, "spline"),
-        ({"reference": 3}, "frame 3"),
-        ({"reference": -1}, "frame -1"),
+        ({"reference": 3}, "`reference` is 3"),
+        ({"reference": -1}, "`reference` is -1"),
         ({"on_failure": "ignore"}, "ignore"),
         ({"still": float("nan")}, "`still` is nan"),
     ],

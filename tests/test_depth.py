@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cofuse.depth import Depth, depth_colours, depth_picture, depth_preview, estimate_depth
+from cofuse.depth import Depth, depth_picture, depth_preview, estimate_depth
 from cofuse.depth.curves import NOISE_ENERGIES, FocusCurve, band_energies
 from cofuse.depth.estimation import small_luminance
 from cofuse.depth.filling import diffuse, enlarge, enlarge_along, spread
@@ -382,7 +382,6 @@ def test_previews_are_pictures(frames: int, z_step: float | None) -> None:
     assert preview.dtype == np.uint8
     assert preview.shape[0] == 150
     assert preview.shape[1] > 200
-    assert depth_colours(depth).shape == (300, 400, 3)
 
 
 # What makes no sense is refused.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cofuse.errors import CofuseError
-from cofuse.evaluation.baselines import METHODS, denoise_then, resolve_method, then_denoise
+from cofuse.evaluation.baselines import METHODS, resolve_method, told_noise
 from cofuse.evaluation.baselines.denoising import denoise_picture, denoise_tv
 from cofuse.evaluation.baselines.fusing import (
     _all_blocks_agree,
@@ -361,13 +361,13 @@ def test_pairs_denoise_before_or_after(dtype):
 def test_choice_survives_a_denoiser_after_it():
     stack = Stack.from_arrays(make_frames(np.uint8))
     plain = fuse_dct_variance(stack)
-    fused = then_denoise(fuse_dct_variance, denoise_tv)(stack, sigma=10.0)
+    fused = told_noise(fuse_dct_variance, after=denoise_tv)(stack, sigma=10.0)
     np.testing.assert_array_equal(fused.source_map, plain.source_map)
     assert fused.image.std() < plain.image.std()
 
 
-@pytest.mark.parametrize("join", [denoise_then, then_denoise])
-def test_pairs_copy_clean_stacks(join):
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_pairs_copy_clean_stacks(place):
     stack = Stack.from_arrays(make_frames(np.float64, count=2))
-    fusion = join(fuse_dct_variance, denoise_tv)(stack)
+    fusion = told_noise(fuse_dct_variance, **{place: denoise_tv})(stack)
     np.testing.assert_array_equal(fusion.image, fuse_dct_variance(stack).image)

@@ -9,7 +9,6 @@ from cofuse.evaluation.baselines.denoising import (
     denoise_bm3d,
     denoise_nlm,
     denoise_picture,
-    denoise_tv,
     solve_tv,
 )
 
@@ -157,7 +156,3 @@ def test_missing_package_is_named(monkeypatch, method, module, package):
     monkeypatch.setitem(__import__("sys").modules, module, None)
     with pytest.raises(CofuseError, match=rf"{package}.*cofuse\[bench\]"):
         method(np.zeros((16, 16), np.float32), 5.0)
-
-
-def test_names():
-    assert list(DENOISERS.values()) == [denoise_tv, denoise_nlm, denoise_bm3d]

@@ -19,12 +19,7 @@ from cofuse.evaluation.baselines.sr_ksvd import (
 from cofuse.evaluation.metrics import psnr, to_grey
 from cofuse.evaluation.simulation import disc_kernel, sample_picture, simulate_stack
 from cofuse.images import Stack
-from experiments.ksvd import (
-    dense_codes,
-    learn_dictionary,
-    learn_shipped_dictionaries,
-    update_atoms,
-)
+from experiments.ksvd import dense_codes, learn_dictionary, learn_shipped_dictionaries, update_atoms
 
 
 def random_dictionary(m, atoms, seed=0):
@@ -70,11 +65,7 @@ def test_orthonormal_dictionary_keeps_the_largest_products(count):
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    tolerance=st.floats(0.05, 50.0),
-    scale=st.floats(1.0, 100.0),
-    seed=st.integers(0, 2**31),
-)
+@given(tolerance=st.floats(0.05, 50.0), scale=st.floats(1.0, 100.0), seed=st.integers(0, 2**31))
 def test_residual_respects_the_tolerance_and_needs_every_atom(tolerance, scale, seed):
     dictionary = random_dictionary(36, 100)
     signals = scale * np.random.default_rng(seed).standard_normal((30, 36))
@@ -128,12 +119,12 @@ def planted(noise, seed, count=1500):
     return truth, signals + noise * signals.std() * rng.standard_normal(signals.shape)
 
 
-@pytest.mark.parametrize(("noise", "least"), [(0.0, 46), (0.1, 46)])  # 0.1: 20 dB
-def test_planted_dictionary_is_recovered(noise, least):
+@pytest.mark.parametrize("noise", [0.0, 0.1])  # 0.1: 20 dB
+def test_planted_dictionary_is_recovered(noise):
     truth, signals = planted(noise, seed=6)
     learned, _ = learn_dictionary(signals, atoms=50, sparsity=3, rounds=80, seed=0)
     nearest = np.abs(truth.T @ learned).max(axis=1)
-    assert (nearest > 0.99).sum() >= least
+    assert (nearest > 0.99).sum() >= 46
 
 
 def test_learning_is_deterministic_and_lowers_the_error():
@@ -224,16 +215,10 @@ def test_shipped_dictionaries_are_sound_and_better_than_cosines(n):
         for atoms in (dictionary, overcomplete_cosines(n))
     ]
     assert left[0] < 0.95 * left[1]
-
-
-def test_shipped_dictionaries_say_where_they_are_from():
-    folder = resources.files("cofuse").joinpath("data", "dictionaries")
-    for n in SHIPPED_PATCH_SIZES:
-        with resources.as_file(folder.joinpath(f"ksvd-{n}.npz")) as path, np.load(path) as archive:
-            header = json.loads(str(archive["header"]))
-        assert header["format"] == "cofuse-dictionary"
-        assert header["name"] == f"ksvd-{n}"
-        assert {"pictures", "patches", "seed", "rounds", "sparsity"} <= set(header["provenance"])
+    file = resources.files("cofuse").joinpath("data", "dictionaries", f"ksvd-{n}.npz")
+    with resources.as_file(file) as path, np.load(path) as archive:
+        header = json.loads(str(archive["header"]))
+    assert header["name"] == f"ksvd-{n}" and "pictures" in header["provenance"]
 
 
 # --- fusion ---
@@ -335,14 +320,10 @@ def test_constant_frames_keep_their_value():
     [
         ({"sigma": -1.0}, "`sigma` is -1"),
         ({"patch_size": 4}, "no dictionary is shipped"),
+        ({"patch_size": 9}, "smaller than a patch"),
         ({"stride": 0}, "stride is 0"),
     ],
 )
 def test_refuses_odd_settings(texture, change, words):
     with pytest.raises(CofuseError, match=words):
-        fuse_sr_ksvd(Stack.from_arrays([texture]), **change)
-
-
-def test_refuses_frames_smaller_than_a_patch(texture):
-    with pytest.raises(CofuseError, match="smaller than a patch"):
-        fuse_sr_ksvd(Stack.from_arrays([texture[:6]]))
+        fuse_sr_ksvd(Stack.from_arrays([texture[:8]]), **change)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import subprocess
 import sys
 import tracemalloc
@@ -47,20 +46,15 @@ Array = np.ndarray[Any, Any]
         ("64k", 64_000),
         ("64KiB", 65_536),
         (".5t", 5 * 10**11),
-        ("1e3", None),
-        ("12345", 12_345),
-        ("7B", 7),
     ],
 )
-def test_sizes_are_read_as_people_write_them(text: str, size: int | None) -> None:
-    if size is None:
-        with pytest.raises(CofuseError, match="no amount of memory"):
-            parse_size(text)
-    else:
-        assert parse_size(text) == size
+def test_sizes_are_read_as_people_write_them(text: str, size: int) -> None:
+    assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "GB", "-1GB", "1 G B", "1XB", "1.2.3M", "nan", "1,5GB", "0"])
+@pytest.mark.parametrize(
+    "text", ["", "GB", "-1GB", "1 G B", "1XB", "1.2.3M", "nan", "1,5GB", "0", "1e3"]
+)
 def test_other_words_are_refused_with_an_example(text: str) -> None:
     with pytest.raises(CofuseError, match=r"\dGB"):
         parse_size(text)
@@ -182,43 +176,23 @@ def test_a_shelf_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Monke
     shelf.close()  # once more does no harm
 
 
-def full_disk(*_: object) -> int:
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def test_a_full_disk_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Full:
-        closed = False
-
-        def __getattr__(self, name: str) -> Any:
-            return full_disk if name == "write" else lambda *_: None
-
-    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: Full())
-    frames = [np.zeros((40, 40), np.uint8) for _ in range(3)]
-    stack = Stack([lambda f=f: f for f in frames])  # type: ignore[misc]
-    with pytest.raises(CofuseError, match=r"No space left.*TMPDIR"), stack.kept():
-        pytest.fail("there is no room")
+def on_disk(frames: list[Array]) -> Stack:
+    """Frames behind readers, so that they are kept in a file."""
+    return Stack([lambda f=f: f.copy() for f in frames])  # type: ignore[misc]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a disk that is always full")
-def test_a_disk_that_is_really_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "tempfile.TemporaryFile",
         lambda **_: Path("/dev/full").open("r+b", buffering=0),  # noqa: SIM115
     )
-    with (
-        Shelf(1, (9, 9), np.uint8) as shelf,
-        pytest.raises(CofuseError, match="No space left"),
-    ):
-        shelf.write(0, np.ones((9, 9), np.uint8))
+    stack = on_disk([np.zeros((40, 40), np.uint8)] * 3)
+    with pytest.raises(CofuseError, match=r"No space left.*TMPDIR"), stack.kept():
+        pytest.fail("there is no room")
 
 
 # --- results do not depend on memory -------------------------------------------------------------
-
-
-def on_disk(frames: list[Array]) -> Stack:
-    """Frames behind readers, so that they are kept in a file."""
-    return Stack([lambda f=f: f.copy() for f in frames])  # type: ignore[misc]
 
 
 @pytest.mark.slow
@@ -310,15 +284,14 @@ def test_a_ceiling_below_what_is_needed_says_what_is() -> None:
 
 
 def test_time_grows_with_the_work() -> None:
-    small, large = Work((1000, 1000), "uint8", 3), Work((4000, 6000, 3), "uint8", 9)
-    for restore in (False, True):
-        assert 0 < estimate_seconds(small, restore=restore, processors=2) < 60
-        assert estimate_seconds(large, restore=restore, processors=2) > 10 * estimate_seconds(
-            small, restore=restore, processors=2
-        )
-    assert estimate_seconds(small, restore=True, processors=1) > estimate_seconds(
-        small, restore=False, processors=1
+    works = Work((1000, 1000), "uint8", 3), Work((4000, 6000, 3), "uint8", 9)
+    mixing, restoring = (
+        [estimate_seconds(work, restore=restore, processors=2) for work in works]
+        for restore in (False, True)
     )
+    for small, large in (mixing, restoring):
+        assert 0 < small < 60 and large > 10 * small
+    assert restoring[0] > mixing[0]
 
 
 #: Fuses frames; prints the memory of the process before, and its most.

@@ -167,7 +167,7 @@ def test_a_ladder_spreads_light_as_far_as_a_disc():
     ladder = lens.ladder(point, 96)
     away = torch.arange(96) - 48.0
     for radius in (3.3, 6.5, 13.0):
-        seen = ladder.at(torch.full((1, 1, 96, 96), radius))[0, 0, 0]
+        seen = lens.between(ladder, torch.full((1, 1, 96, 96), radius))[0, 0, 0]
         spread = float((seen * (away[:, None] ** 2 + away**2)).sum())
         assert spread == pytest.approx(radius**2 / 2, rel=0.08)
 

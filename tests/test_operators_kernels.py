@@ -10,12 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cofuse.errors import CofuseError
-from cofuse.operators import (
-    AnalysisOperator,
-    dct_operator,
-    finite_difference_operator,
-    overcomplete_dct_operator,
-)
+from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.operators.cosparse import select_cosupport
 
 Array = np.ndarray[Any, Any]
@@ -29,12 +24,7 @@ def make_operator(kind: str, n: int) -> AnalysisOperator:
         rows = np.random.default_rng(n).normal(size=(n * n + 1, n * n))
         rows -= rows.mean(axis=1, keepdims=True)
         return AnalysisOperator(rows / np.linalg.norm(rows, axis=1, keepdims=True))
-    builders = {
-        "dct": dct_operator,
-        "overcomplete-dct": overcomplete_dct_operator,
-        "differences": finite_difference_operator,
-    }
-    return builders[kind](n)
+    return load_operator(f"{kind}-{n}")
 
 
 def picture(height: int, width: int, seed: int) -> Array:
@@ -99,7 +89,7 @@ def test_activity_of_wide_pictures_is_made_of_blocks_that_fit_together(kind: str
 
 
 def test_pictures_of_any_layout_and_type_are_taken() -> None:
-    operator = dct_operator(4)
+    operator = load_operator("dct-4")
     image = np.random.default_rng(0).integers(0, 256, (20, 22)).astype(np.uint8)
     expected = operator.activity(image.astype(np.float32))
     wide = np.zeros((20, 44), np.float64)
@@ -110,7 +100,7 @@ def test_pictures_of_any_layout_and_type_are_taken() -> None:
 
 def test_pictures_below_patch_size_are_refused() -> None:
     with pytest.raises(CofuseError, match="smaller than the operator's patch of 7x7"):
-        dct_operator(7).activity(np.zeros((6, 20)))
+        load_operator("dct-7").activity(np.zeros((6, 20)))
 
 
 @given(st.integers(2, 5), st.integers(1, 5), st.data(), SEEDS)
@@ -119,8 +109,9 @@ def test_cosupport_is_the_cheapest_independent_set_of_its_rank(
     n: int, count: int, data: st.DataObject, seed: int
 ) -> None:
     rank = data.draw(st.integers(1, n * n - 1))
-    operator = overcomplete_dct_operator(n)
+    operator = load_operator(f"overcomplete-dct-{n}")
     costs = np.abs(np.random.default_rng(seed).normal(size=(len(operator.rows), count)))
+    costs.setflags(write=False)
     chosen = select_cosupport(costs, operator.rows, rank)
     assert (chosen.sum(axis=0) == rank).all()
     for column, cost in zip(chosen.T, costs.T, strict=True):
@@ -143,7 +134,7 @@ def test_cosupport_is_the_cheapest_independent_set_of_its_rank(
 @settings(deadline=None, max_examples=30)
 def test_cosupport_of_differences_is_a_minimum_spanning_tree(n: int, count: int, seed: int) -> None:
     # Differences of neighbours are the edges of a grid; independent rows are its forests.
-    operator = finite_difference_operator(n)
+    operator = load_operator(f"differences-{n}")
     edges = [np.flatnonzero(np.abs(row) > 0.1) for row in operator.rows]
     costs = np.random.default_rng(seed).uniform(1, 2, (len(edges), count))
     chosen = select_cosupport(costs, operator.rows, n * n - 1)
@@ -156,12 +147,3 @@ def test_cosupport_of_differences_is_a_minimum_spanning_tree(n: int, count: int,
                 tree.add(int(edge))
                 joined[joined == b] = a
         assert set(np.flatnonzero(column).tolist()) == tree
-
-
-def test_cosupport_leaves_its_inputs_alone() -> None:
-    operator = overcomplete_dct_operator(3)
-    coefficients = np.random.default_rng(0).normal(size=(15, 4))
-    kept = coefficients.copy()
-    coefficients.setflags(write=False)
-    select_cosupport(coefficients, operator.rows, 5)
-    np.testing.assert_array_equal(coefficients, kept)

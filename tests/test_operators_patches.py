@@ -19,14 +19,6 @@ LAYOUTS = st.integers(1, 9).flatmap(
 )
 
 
-def covered(places: np.ndarray, n: int, side: int) -> np.ndarray:
-    """Which of ``side`` pixels lie in a patch of ``n`` that starts at one of ``places``."""
-    pixels = np.zeros(side, bool)
-    for place in places:
-        pixels[place : place + n] = True
-    return pixels
-
-
 @given(LAYOUTS)
 def test_positions_cover_every_pixel_and_stay_inside(layout: tuple[int, int, int, int]) -> None:
     n, height, width, stride = layout
@@ -37,20 +29,7 @@ def test_positions_cover_every_pixel_and_stay_inside(layout: tuple[int, int, int
         assert (np.diff(places) > 0).all()
         # All but the last step, which is cut at the border, are the stride itself.
         assert (np.diff(places)[:-1] == stride).all()
-        assert covered(places, n, side).all()
-
-
-@given(st.integers(1, 9), st.integers(1, 12), st.integers(0, 20))
-def test_a_stride_above_patch_size_leaves_no_gaps_or_is_refused(
-    n: int, more: int, room: int
-) -> None:
-    # The module promises that every pixel is covered; a pixel in no patch averages to 0/0.
-    try:
-        places, _ = patch_positions((n + room, n), n, n + more)
-    except CofuseError as error:
-        assert str(n + more) in str(error)
-    else:
-        assert covered(places, n, n + room).all()
+        assert set((places[:, None] + np.arange(n)).ravel()) == set(range(side))
 
 
 @given(LAYOUTS, st.integers(0, 2**32 - 1))
@@ -112,8 +91,9 @@ def test_patches_keep_float32() -> None:
     assert average_patches(patches, (6, 7), positions).dtype == np.float32
 
 
-@pytest.mark.parametrize("stride", [0, -3])
-def test_a_stride_below_one_is_refused(stride: int) -> None:
+@pytest.mark.parametrize("stride", [0, -3, 4, 12])
+def test_a_stride_that_leaves_gaps_or_does_not_advance_is_refused(stride: int) -> None:
+    # A pixel in no patch would average to 0/0.
     with pytest.raises(CofuseError, match=f"the stride is {stride}"):
         patch_positions((10, 10), 3, stride)
 
@@ -129,7 +109,5 @@ def test_a_picture_below_patch_size_is_refused_in_one_line(shape: tuple[int, int
 
 
 def test_a_colour_picture_has_the_positions_of_its_planes() -> None:
-    for places, expected in zip(
-        patch_positions((9, 12, 3), 4, 3), patch_positions((9, 12), 4, 3), strict=True
-    ):
-        np.testing.assert_array_equal(places, expected)
+    colour, grey = (patch_positions(shape, 4, 3) for shape in ((9, 12, 3), (9, 12)))
+    assert [list(places) for places in colour] == [list(places) for places in grey]

@@ -121,11 +121,7 @@ def test_projection_on_a_ball_of_radius_zero_is_zero(u: Array) -> None:
     np.testing.assert_array_equal(project_l1_ball(u, 0.0), np.zeros_like(u))
 
 
-def test_projection_of_a_point_inside_is_that_point() -> None:
-    u = np.array([[0.25], [-0.5], [0.0]])
-    np.testing.assert_array_equal(project_l1_ball(u, 1.0), u)
-
-
-def test_projection_takes_a_single_vector() -> None:
-    # Threshold 1: (3 − 1) + (1 − 1) + 0 = 2.
-    np.testing.assert_array_equal(project_l1_ball(np.array([3.0, -1.0, 0.5]), 2.0), [2, 0, 0])
+def test_projections_in_closed_form() -> None:
+    # The first column lies inside. The second has threshold 1: (3 − 1) + (1 − 1) + 0 = 2.
+    u = np.array([[0.25, 3.0], [-0.5, -1.0], [0.0, 0.5]])
+    np.testing.assert_array_equal(project_l1_ball(u, 2.0), [[0.25, 2], [-0.5, 0], [0, 0]])

@@ -6,25 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
-from cofuse.operators import (
-    AnalysisOperator,
-    dct_operator,
-    finite_difference_operator,
-    overcomplete_dct_operator,
-)
+from cofuse.operators import AnalysisOperator, dct_operator, load_operator
 from cofuse.operators.reconstruction import reconstruct
 from cofuse.progress import Progress
 
 Array = np.ndarray[Any, Any]
 
-SEEDS = st.integers(0, 2**32 - 1)
-
 OPERATORS = {
     "dct": dct_operator(3),
-    "overcomplete": overcomplete_dct_operator(4),
-    "differences": finite_difference_operator(2),
+    "overcomplete": load_operator("overcomplete-dct-4"),
+    "differences": load_operator("differences-2"),
 }
 
 
@@ -219,7 +211,6 @@ def test_what_the_callback_raises_reaches_the_caller() -> None:
 def test_the_estimate_is_not_written_to() -> None:
     y = noisy_picture(12, 14)
     y.setflags(write=False)
-    operator = dct_operator(3)
-    image, _ = reconstruct(y, operator, weight=2.0)
+    image, _ = reconstruct(y, OPERATORS["dct"], weight=2.0)
     assert image.dtype == np.float32
     assert image.shape == y.shape

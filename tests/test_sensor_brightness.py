@@ -15,7 +15,7 @@ from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture, simulate_
 from cofuse.images import Stack, luminance
 from cofuse.progress import Progress
 from cofuse.sensor import NoiseLaw, estimate_noise
-from cofuse.sensor.estimation import _least_squares
+from cofuse.sensor.estimation import least_squares
 from cofuse.sensor.law import BANDS, CLEAN_BELOW, NoiseModel
 
 Array = np.ndarray[Any, Any]
@@ -268,7 +268,7 @@ def test_fit_is_the_best_of_those_not_negative(count: int, seed: int) -> None:
     variance = np.maximum(rng.normal(0, 30) + rng.normal(0, 0.5) * level, 1.0)
     variance *= rng.uniform(0.8, 1.2, count)
     error = rng.uniform(0.05, 0.3, count)
-    model = _least_squares(level, variance, error)
+    model = least_squares(level, variance, error)
     design = np.stack([np.ones_like(level), level], axis=1) / (variance * error)[:, None]
     found = np.array([model.floor**2, model.gain])
     # Kuhn and Tucker: no step that is allowed makes the squares less.

@@ -41,14 +41,14 @@ def smooth_scene(height: int, width: int, seed: int) -> Array:
 @pytest.mark.parametrize("row", [0, 1, 2, 40, 77, 78, 79])
 @pytest.mark.parametrize("column", [0, 1, 50, 98, 99])
 def test_stuck_pixels_at_the_rim_are_found(row: int, column: int) -> None:
-    scene = through_focus(smooth_scene(80, 100, 8383), 2, seed=8383)
+    scene = through_focus(smooth_scene(80, 100, 8383), 3, seed=8383)
     for frame in scene:
         frame[row, column] = 255
     found = find_hot_pixels(Stack.from_arrays(scene))
     assert found.mask[row, column] and found.mask.sum() <= 2
 
 
-@given(st.integers(2, 6), SEEDS)
+@given(st.integers(3, 6), SEEDS)
 @settings(max_examples=20, deadline=None)
 def test_planted_pixels_are_found_and_nothing_else(frames: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -78,7 +78,7 @@ def test_natural_pictures_give_no_false_alarm(name: str) -> None:
     assert len(find_hot_pixels(simulation.stack())) == 0
 
 
-@pytest.mark.parametrize("frames", [2, 3, 6])
+@pytest.mark.parametrize("frames", [3, 6])
 def test_stars_that_blur_are_kept(frames: int) -> None:
     rng = np.random.default_rng(1)
     sky = np.full((120, 120), 20.0)
@@ -96,10 +96,11 @@ def test_sharp_stars_are_spread_by_the_lens_and_kept() -> None:
     assert len(find_hot_pixels(Stack.from_arrays(frames))) == 0
 
 
-def test_one_frame_tells_nothing() -> None:
+@pytest.mark.parametrize("frames", [1, 2])
+def test_few_frames_tell_nothing(frames: int) -> None:
     frame = np.full((40, 40), 100, np.uint8)
     frame[20, 20] = 255
-    assert len(find_hot_pixels(Stack.from_arrays([frame]))) == 0
+    assert len(find_hot_pixels(Stack.from_arrays([frame] * frames))) == 0
 
 
 def test_pixel_spread_by_demosaicing_is_taken_whole() -> None:

@@ -16,7 +16,7 @@ from cofuse.images import Stack, to_opponent
 from cofuse.sensor import noise_level
 from cofuse.sensor.bands import COEFFICIENTS, cut_blocks, jpeg_grid, read_windows, window_places
 from cofuse.sensor.law import BANDS
-from cofuse.sensor.sampling import _MEDIAN, Floor, _least_way, residues
+from cofuse.sensor.sampling import MEDIAN, Floor, least_way, residues
 
 Array = np.ndarray[Any, Any]
 
@@ -348,11 +348,11 @@ def test_residues_do_not_see_what_frames_share(frames: int) -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(2, 3), st.integers(0, 2**32 - 1))
-def test_the_least_way_is_the_least_eigenvector(size: int, seed: int) -> None:
+def test_theleast_way_is_the_least_eigenvector(size: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     root = rng.normal(0, 1, (5, size, 40)) * np.array([9.0, 4.0, 1.0])[:size, None]
     form = (root @ np.swapaxes(root, 1, 2) / 40).astype(np.float32)
-    way = _least_way(form)
+    way = least_way(form)
     assert np.linalg.norm(way, axis=-1) == pytest.approx(np.ones(5), rel=1e-5)
     energy = np.einsum("ni,nij,nj->n", way, form, way)
     assert energy == pytest.approx(np.linalg.eigvalsh(form)[:, 0], rel=0.02)
@@ -376,7 +376,7 @@ def test_the_floor_is_that_of_the_places_without_detail() -> None:
 def test_the_median_against_the_mean_is_that_of_its_law() -> None:
     freedom = COEFFICIENTS // 2
     # Of an even number of degrees the χ² law is that of waiting for so many events (Erlang).
-    terms = (freedom * _MEDIAN / 2) ** np.arange(freedom // 2)
+    terms = (freedom * MEDIAN / 2) ** np.arange(freedom // 2)
     factorials = np.cumprod(np.maximum(np.arange(freedom // 2, dtype=float), 1))
-    above = np.exp(-freedom * _MEDIAN / 2) * np.sum(terms / factorials)
+    above = np.exp(-freedom * MEDIAN / 2) * np.sum(terms / factorials)
     assert above == pytest.approx(0.5, abs=1e-3)

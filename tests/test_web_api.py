@@ -135,14 +135,9 @@ def test_pictures_in_tiles(client, done):
         assert fixed == (picture["name"] != "result")
     base = f"/api/jobs/{job}/pictures"
     assert "immutable" in client.get(f"{base}/result/tiles/7/0_0?v=0").headers["cache-control"]
-    for wrong in (
-        "result/tiles/7/1_0",
-        "result/tiles/9/0_0",
-        "frame-3/tiles/0/0_0",
-        "x/tiles/0/0_0",
-    ):
-        assert client.get(f"{base}/{wrong}").status_code == 404
-    for wrong in ("frame-٣", "frame--1", "frame-01", "..%2fresult"):
+    for wrong in ("7/1_0", "9/0_0"):
+        assert client.get(f"{base}/result/tiles/{wrong}").status_code == 404
+    for wrong in ("x", "frame-3", "frame-٣", "frame--1", "frame-01", "..%2fresult"):
         assert client.get(f"{base}/{wrong}/tiles/0/0_0").status_code == 404
 
 
@@ -198,7 +193,7 @@ def test_retouching_is_kept_and_can_be_undone(client, done):
     two = [stroke, stroke | {"frame": 0, "points": [[70.0, 50.0]]}]
     assert client.put(f"/api/jobs/{job}/strokes", json={"strokes": two}).json()["retouched"] == 2
     assert len(client.get(f"/api/jobs/{job}/strokes").json()["strokes"]) == 2
-    for wrong in ({"frame": 3}, {"radius": 0}, {"points": []}, {"softness": 2}, {"more": 1}):
+    for wrong in ({"frame": 3}, {"more": 1}):
         answer = client.put(f"/api/jobs/{job}/strokes", json={"strokes": [stroke | wrong]})
         assert answer.status_code == 422, wrong
     shown = client.get(f"/api/jobs/{job}/download?format=png").content
@@ -209,24 +204,18 @@ def test_retouching_is_kept_and_can_be_undone(client, done):
 
 def test_strokes_that_the_brush_cannot_paint_are_refused_in_one_line(client, done):
     good = {"frame": 0, "radius": 4, "softness": 0.5, "points": [[1, 1]]}
-    for wrong, words in (
-        ({"radius": 501}, "radius: Input should be less than or equal to 500"),
-        ({"radius": 10_001}, "radius"),
-        ({"points": [[2e6, 0]]}, "points"),
-        ({"points": [[0, float("nan")]]}, "points"),
-        ({"points": [[0, 1, 2]]}, "points"),
-        ({"points": [[0, 0]] * 100_001}, "points"),
-        ({"frame": -1}, "frame"),
+    address, kind = f"/api/jobs/{done['id']}/strokes", {"content-type": "application/json"}
+    for strokes, words in (
+        ([good | {"radius": 501}], "radius: Input should be less than or equal to 500"),
+        ([good | {"points": [[0, float("nan")]]}], "points"),
+        ([good | {"points": [[0, 0]] * 100_001}], "points"),
+        ([good] * 10_001, "strokes"),
     ):
-        body = json.dumps({"strokes": [good | wrong]})
-        kind = {"content-type": "application/json"}
-        answer = client.put(f"/api/jobs/{done['id']}/strokes", content=body, headers=kind)
+        answer = client.put(address, content=json.dumps({"strokes": strokes}), headers=kind)
         assert answer.status_code == 422 and words in answer.json()["error"], answer.text
         assert len(answer.json()["error"]) < 200
-    plain = client.put(f"/api/jobs/{done['id']}/strokes", content=json.dumps({"strokes": [good]}))
+    plain = client.put(address, content=json.dumps({"strokes": [good]}))
     assert plain.status_code == 422 and "Content-Type" in plain.json()["error"]
-    many = {"strokes": [good] * 10_001}
-    assert client.put(f"/api/jobs/{done['id']}/strokes", json=many).status_code == 422
 
 
 def pixels_of(file: bytes) -> bytes:
@@ -361,12 +350,10 @@ def test_bad_options_are_refused_in_one_line(client, options):
 def test_what_is_not_there_is_missed(client, done):
     assert client.get("/api/jobs/nothing").status_code == 404
     assert client.post("/api/jobs", json={"stack": "nothing"}).status_code == 404
-    for path in ("pictures", "pixel?x=0&y=0", "download", "report", "strokes", "metrics"):
-        assert client.get(f"/api/jobs/nothing/{path}").status_code == 404
     job = start(client, small_stack(client))
     for path in ("pictures", "pixel?x=0&y=0", "download", "report", "strokes", "metrics"):
-        answer = client.get(f"/api/jobs/{job}/{path}")
-        assert answer.status_code in (200, 202, 409), path
+        assert client.get(f"/api/jobs/nothing/{path}").status_code == 404
+        assert client.get(f"/api/jobs/{job}/{path}").status_code in (200, 202, 409), path
     finished(client, job)
     assert client.delete(f"/api/jobs/{job}").status_code == 204
     assert client.get(f"/api/jobs/{job}").status_code == 404

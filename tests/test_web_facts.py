@@ -33,7 +33,7 @@ def test_activity_is_the_mean_of_patches_around_a_pixel(data, dtype, colour):
     shape = data.draw(st.integers(7, 40)), data.draw(st.integers(7, 40)), *((3,) if colour else ())
     stack = stack_of(*shape, dtype=dtype)
     y, x = (data.draw(st.integers(0, side - 1)) for side in shape[:2])
-    facts = pixel_facts(x, y, image=stack[1], stack=stack)
+    facts = pixel_facts(x, y, image=stack[1], stack=stack, maps={})
     operator = load_operator("separable-7")
     for index, value in enumerate(facts["activity"]):
         patches = operator.activity(stack.luminance(index))
@@ -47,30 +47,21 @@ def test_activity_is_the_mean_of_patches_around_a_pixel(data, dtype, colour):
 
 
 def test_only_a_small_window_of_each_frame_is_read():
-    class Watched:
-        def __init__(self, stack: Stack) -> None:
-            self._stack, self.pixels = stack, 0
+    seen: list[int] = []
 
-        def __len__(self) -> int:
-            return len(self._stack)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._stack, name)
-
+    class Watched(Stack):
         def part_reader(self, index: int) -> Any:
-            read = self._stack.part_reader(index)
+            read = super().part_reader(index)
 
             def watched(rows: slice, columns: slice) -> Any:
-                part = read(rows, columns)
-                self.pixels = max(self.pixels, part.shape[0] * part.shape[1])
-                return part
+                seen.append(read(rows, columns).size)
+                return read(rows, columns)
 
             return watched
 
-    stack = stack_of(200, 300)
-    watched: Any = Watched(stack)
-    facts = pixel_facts(150, 100, image=stack[0], stack=watched)
-    assert 17**2 <= watched.pixels <= 32**2 and len(facts["activity"]) == 3
+    frame = np.zeros((200, 300), np.uint8)
+    facts = pixel_facts(150, 100, image=frame, stack=Watched([lambda: frame] * 3), maps={})
+    assert len(seen) == len(facts["activity"]) == 3 and 17**2 <= max(seen) <= 32**2
 
 
 def test_strongest_filters_come_first():
@@ -78,7 +69,7 @@ def test_strongest_filters_come_first():
     image = np.full((31, 31), 128.0)
     image[12:19, 8:15] += 40 * operator.filters[23] / np.abs(operator.filters[23]).max()
     stack = Stack.from_arrays([image.astype(np.float32)], white=255)
-    filters = pixel_facts(11, 15, image=stack[0], stack=stack)["filters"]
+    filters = pixel_facts(11, 15, image=stack[0], stack=stack, maps={})["filters"]
     assert filters[0]["index"] == 23 and len(filters) == FILTERS_SHOWN
     strengths = [found["strength"] for found in filters]
     assert strengths == sorted(strengths, reverse=True)
@@ -90,22 +81,21 @@ def test_strongest_filters_come_first():
 def test_maps_are_read_at_the_pixel():
     stack = stack_of(20, 30, 3)
     index = np.arange(600, dtype=np.uint16).reshape(20, 30)
-    facts = pixel_facts(
-        7, 3, image=stack[0], stack=stack, source_map=index, confidence=index / 600, depth=index / 2
-    )
+    maps = {"source": index, "confidence": index / 600, "depth": index / 2}
+    facts = pixel_facts(7, 3, image=stack[0], stack=stack, maps=maps)
     assert (facts["x"], facts["y"], facts["frame"]) == (7, 3, 97)
     assert facts["confidence"] == 97 / 600 and facts["depth"] == 48.5
-    without = pixel_facts(7, 3, image=stack[0], stack=stack)
+    without = pixel_facts(7, 3, image=stack[0], stack=stack, maps={})
     assert without["frame"] is without["confidence"] is without["depth"] is None
 
 
 def test_pictures_below_patch_size_and_pixels_outside():
     stack = stack_of(4, 5)
-    facts = pixel_facts(4, 3, image=stack[0], stack=stack)
+    facts = pixel_facts(4, 3, image=stack[0], stack=stack, maps={})
     assert facts["activity"] == [0.0] * 3 and facts["filters"] == []
     for x, y in ((5, 0), (0, 4), (-1, 0)):
         with pytest.raises(CofuseError, match="no pixel"):
-            pixel_facts(x, y, image=stack[0], stack=stack)
+            pixel_facts(x, y, image=stack[0], stack=stack, maps={})
 
 
 @pytest.mark.parametrize("name", SHIPPED_OPERATORS)

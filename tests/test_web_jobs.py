@@ -24,15 +24,7 @@ from cofuse.web.schemas import Result, now
 from cofuse.web.store import Store, folder_bytes
 from cofuse.web.tasks import TASKS
 from tests.waiting import PATIENCE, until
-from tests.web_server import (
-    client_of,
-    finished,
-    frames,
-    png,
-    small_stack,
-    start,
-    upload,
-)
+from tests.web_server import client_of, finished, frames, png, small_stack, start, upload
 
 #: Large enough to be caught at work.
 SIZE = (480, 640)
@@ -117,7 +109,7 @@ def test_cancelling_really_stops_and_leaves_the_worker_alive(client, large):
 @pytest.mark.slow
 def test_worker_that_does_not_listen_is_replaced(client, large, monkeypatch):
     worker = client.app.state.service.queue.worker
-    monkeypatch.setattr(worker, "_stop_seconds", 0.5)
+    monkeypatch.setattr(worker, "stop_seconds", 0.5)
     job = start(client, large)
     at_work(client, job)
     pid = worker.pid
@@ -171,12 +163,18 @@ def test_queue_goes_on_when_the_files_of_a_job_vanish(client, large):
     assert client.delete(f"/api/jobs/{job}").status_code == 204
 
 
+def saved_frames(folder, *size):
+    """Files of two frames."""
+    paths = [folder / f"{k}.png" for k in range(2)]
+    for path, frame in zip(paths, frames(2, *size), strict=True):
+        path.write_bytes(png(frame))
+    return paths
+
+
 def test_preview_grows_before_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr("cofuse.web.reporting._RENEW_EVERY", 0.0)
-    paths = []
-    for k, frame in enumerate(frames(2, (900, 1200))):
-        paths.append(tmp_path / f"{k}.png")
-        paths[-1].write_bytes(png(frame))
+    monkeypatch.setattr("cofuse.web.reporting._REPORT_EVERY", 0.0)
+    paths = saved_frames(tmp_path, (900, 1200))
     (tmp_path / "job").mkdir()
     seen: dict[int, np.ndarray] = {}
 
@@ -188,14 +186,11 @@ def test_preview_grows_before_the_end(tmp_path, monkeypatch):
         "request": fusing_request(tmp_path / "job", paths, Options(sigma=0.0, align=False)),
         "keep_frames": 0,
     }
-    monkeypatch.setattr("cofuse.web.reporting._REPORT_EVERY", 0.0)
     TASKS["fuse"](arguments, tell)
     result = read_image(tmp_path / "job" / "result.tif").astype(int)
     assert len(seen) >= 3
-    bright = []
-    for shown in seen.values():
-        near = (abs(shown.astype(int) - result).max(axis=2) < 60).mean()
-        bright.append(near)
+    near = (abs(shown.astype(int) - result).max(axis=2) < 60 for shown in seen.values())
+    bright = [pixels.mean() for pixels in near]
     assert bright == sorted(bright) and bright[0] < 0.6 and bright[-1] > 0.8, bright
 
 
@@ -214,27 +209,20 @@ def test_the_page_is_told_what_is_remarkable_about_the_noise(tmp_path, monkeypat
 
 def test_frames_are_painted_from_by_the_noise_that_was_found(tmp_path, monkeypatch):
     monkeypatch.setattr("cofuse.fusion.mixing.estimate_noise", lambda *_, **__: coarse_law(2))
-    folder, paths = tmp_path / "job", []
+    folder, paths = tmp_path / "job", saved_frames(tmp_path)
     folder.mkdir()
-    for k, frame in enumerate(frames(2)):
-        paths.append(tmp_path / f"{k}.png")
-        paths[-1].write_bytes(png(frame))
     request = fusing_request(folder, paths, Options(align=False, preset="fast"))
     made = TASKS["fuse"]({"request": request, "keep_frames": 10**9}, lambda _: None)
     assert made["result"]["character"] == ["coarse-grained", "growing with brightness"]
     seen = []
-    monkeypatch.setattr(
-        "cofuse.web.retouching.restored_frames", lambda _, *, noise: seen.append(noise)
-    )
+    monkeypatch.setattr("cofuse.web.retouching.RestoredFrames", lambda _, noise: seen.append(noise))
     painting = {"folder": str(folder), "strokes": [], "start": "result.npy", "end": "new.npy"}
-    painting |= {"sigma": made["result"]["sigma"], "white": made["white"], "count": 2}
-    TASKS["retouch"](painting, lambda _: None)
-    (folder / "noise.json").unlink()  # as if an earlier version had made it
-    TASKS["retouch"](painting, lambda _: None)
-    TASKS["retouch"](painting | {"sigma": 0.0}, lambda _: None)
-    by_law, by_level, nothing = seen
-    np.testing.assert_array_equal(by_law.levels, coarse_law(2).levels)
-    assert by_level.sigma == by_law.sigma == made["result"]["sigma"] and nothing.overall == 0
+    painting |= {"white": made["white"], "count": 2}
+    for restore in (True, False):
+        TASKS["retouch"](painting | {"restore": restore}, lambda _: None)
+    (law,) = seen
+    np.testing.assert_array_equal(law.levels, coarse_law(2).levels)
+    assert law.sigma == made["result"]["sigma"]
 
 
 def test_events_tell_of_all_jobs(client):
@@ -368,10 +356,8 @@ def test_store_survives_what_it_does_not_know(store):
 @pytest.mark.parametrize("size", [(50, 70), (1300, 2503)])
 def test_preview_shows_finished_parts_bright_and_the_rest_dim(tmp_path, size):
     frame = np.full((*size, 3), 200, np.uint8)
-    preview = Preview(tmp_path / "preview.jpg")
-    assert preview.version == 0 and preview.written() == 0
-    preview.begin(Stack.from_arrays([frame, frame]), 1)
-    assert preview.version == 1
+    preview = Preview(tmp_path / "preview.jpg", Stack.from_arrays([frame, frame]), 1)
+    assert preview.version == preview.written() == 1
     dim = read_image(tmp_path / "preview.jpg")
     assert max(dim.shape) <= 1200 and dim.max() < 80
     half, third = size[0] // 2 + 1, size[1] // 3 + 2
@@ -408,11 +394,7 @@ NOISY = [
     ("restoration", 21.2, 28.2),
     ("depth", 28.5, 29.5),
 ]
-CLEAN = [
-    *NOISY[:3],
-    ("fusion", 2.4, 20.3),
-    ("depth", 20.6, 21.6),
-]
+CLEAN = [*NOISY[:3], ("fusion", 2.4, 20.3), ("depth", 20.6, 21.6)]
 
 
 @pytest.mark.parametrize(

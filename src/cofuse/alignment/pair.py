@@ -13,7 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
+from operator import itemgetter
 from typing import Any
 
 import cv2
@@ -124,31 +126,30 @@ def _match(first: Pyramid, second: Pyramid, model: Model, start: Matrix | None) 
 
 
 def _search(first: Pyramid, second: Pyramid, model: Model, level: int) -> Matrix:
-    """Return the best of all starts, by the correlation after refining them at one level."""
+    """Refine several starts at one level; return the one of the highest correlation."""
     fourier = _Correlator(first.levels[level])
     b = second.levels[level]
     to_first, from_second = first.to_level(level), np.linalg.inv(second.to_level(level))
-    best, best_score = np.eye(3), -math.inf
 
-    def consider(start: Matrix) -> None:
-        nonlocal best, best_score
-        refined, _ = _refine(first, second, start, model, [level])
-        score, _ = _correlation(first, second, refined, level)
-        if score > best_score:
-            best, best_score = refined, score
+    def refined(start: Matrix) -> tuple[float, Matrix]:
+        matrix, _ = _refine(first, second, start, model, [level])
+        return _correlation(first, second, matrix, level)[0], matrix
 
-    consider(np.eye(3))
-    consider(from_second @ fourier.best_shift(b, np.eye(3))[1] @ to_first)
-    if best_score > _GOOD_CORRELATION or model == "translation":
-        return best
-    centre = ((b.shape[1] - 1) / 2, (b.shape[0] - 1) / 2)
-    found = []
-    for angle, scale in product(_ANGLES, _SCALES):
-        turn = np.vstack([cv2.getRotationMatrix2D(centre, angle, scale), [0.0, 0.0, 1.0]])
-        found.append(fourier.best_shift(b, turn))
-    for _, matrix in sorted(found, key=lambda scored: -scored[0])[:_REFINED]:
-        consider(from_second @ matrix @ to_first)
-    return best
+    def shifted(turn: Matrix) -> tuple[float, Matrix]:
+        score, matrix = fourier.best_shift(b, turn)
+        return score, from_second @ matrix @ to_first
+
+    score = itemgetter(0)
+    tried = [refined(np.eye(3)), refined(shifted(np.eye(3))[1])]
+    if model != "translation" and max(tried, key=score)[0] <= _GOOD_CORRELATION:
+        centre = ((b.shape[1] - 1) / 2, (b.shape[0] - 1) / 2)
+        found = [
+            shifted(np.vstack([cv2.getRotationMatrix2D(centre, angle, scale), [0.0, 0.0, 1.0]]))
+            for angle, scale in product(_ANGLES, _SCALES)
+        ]
+        best = sorted(found, key=score, reverse=True)[:_REFINED]
+        tried += [refined(matrix) for _, matrix in best]
+    return max(tried, key=score)[1]
 
 
 class _Correlator:
@@ -215,69 +216,72 @@ def _refine(
 
 
 class _View:
-    """One level of two pictures, and an even grid of points of it to compare."""
+    """One level of two pictures, and an even grid of its points to compare, as (2, N)."""
 
     def __init__(
         self, first: Pyramid, second: Pyramid, directions: list[Matrix], level: int
     ) -> None:
         a, self.level = first.levels[level], second.levels[level]
-        self.to_first, self.to_second = first.to_level(level), second.to_level(level)
-        height, width = a.shape
-        stride = max(1, math.ceil(math.sqrt(height * width / _MOST_POINTS)))
+        self.at_level = partial(at_level, first, second, level=level)
+        stride = max(1, math.ceil(math.sqrt(a.values.size / _MOST_POINTS)))
         # Values closer than the band-pass is wide say nearly the same.
         self.samples = min(1.0, stride**2 / _CORRELATED)
         every = (slice(None, None, stride), slice(None, None, stride))
-        shown = np.ones(a.shape, bool)[every] if a.shown is None else a.shown[every]
-        grid = np.mgrid[:height:stride, :width:stride]
-        self.y, self.x = (axis[shown].astype(np.float32) for axis in grid)
-        self.value, self.slope_x, self.slope_y = (
-            plane[every][shown] for plane in (a.values, a.slope_x, a.slope_y)
+        shown = a.cover[every] > 0
+        self.points = np.stack(np.nonzero(shown)[::-1]).astype(np.float32) * stride
+        self.value, self.slopes = a.values[every][shown], a.slopes[:, *every][:, shown]
+        to_first = first.to_level(level)
+        back = np.linalg.inv(to_first)
+        self.flow = np.stack([_flow(to_first @ g @ back, self.points) for g in directions])
+        across, down = (
+            (along * (_BLOCKS / side)).astype(np.intp)
+            for along, side in zip(self.points, a.shape[::-1], strict=True)
         )
-        back = np.linalg.inv(self.to_first)
-        self.flow = [_flow(self.to_first @ g @ back, self.x, self.y) for g in directions]
-        self.block = (self.y * (_BLOCKS / height)).astype(np.intp) * _BLOCKS
-        self.block += (self.x * (_BLOCKS / width)).astype(np.intp)
+        self.block = down * _BLOCKS + across
 
     def equations(self, matrix: Matrix) -> tuple[Matrix, Matrix] | None:
         """Return the normal matrix of a step, and what each block of the picture pulls."""
-        at = self.to_second @ matrix @ np.linalg.inv(self.to_first)
-        there = _sample(self.level, at, self.x, self.y)
+        there = _sample(self.level, self.at_level(matrix), self.points)
         if there is None or there[0].mean() < _LEAST_OVERLAP / 2:
             return None
-        inside, other, slope_x, slope_y = there
+        inside, other, slopes = there
         residual = other - self.value[inside]
         scale = 1.4826 * float(np.median(np.abs(residual))) + 1e-4
         weight = np.maximum(1 - (residual / (_TUKEY * scale)) ** 2, 0) ** 2
         # The mean of both pictures' slopes: steps of second order, and no picture is preferred.
-        mean_x = (self.slope_x[inside] + slope_x) / 2
-        mean_y = (self.slope_y[inside] + slope_y) / 2
-        jacobian = np.stack([mean_x * u[inside] + mean_y * v[inside] for u, v in self.flow])
+        mean = (self.slopes[:, inside] + slopes) / 2
+        jacobian = (mean * self.flow[:, :, inside]).sum(axis=1)
         weighted = jacobian * weight
         variance = float((weight * residual**2).sum() / max(weight.sum(), 1e-6)) + 1e-6
         unit = self.samples / variance
         normal = (weighted @ jacobian.T).astype(np.float64) * unit
         blocks = self.block[inside]
         pull = [np.bincount(blocks, row * residual, _BLOCKS**2) for row in weighted]
-        return normal, np.stack(pull, axis=1).astype(np.float64) * unit
+        return normal, np.asarray(np.stack(pull, axis=1) * unit)
 
 
-def _flow(g: Matrix, x: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Velocity of points under a direction: how they start to move."""
-    h = g.astype(np.float32)
-    down = h[2, 0] * x + h[2, 1] * y + h[2, 2]
-    u = h[0, 0] * x + h[0, 1] * y + h[0, 2] - x * down
-    v = h[1, 0] * x + h[1, 1] * y + h[1, 2] - y * down
-    return u, v
+def _moved(h: NDArray[Any], points: NDArray[Any]) -> NDArray[Any]:
+    """Return a matrix times points (x, y, 1), given as (2, N): homogeneous, (3, N)."""
+    # Not by `@`: products of float32 matrices are rounded differently on every processor.
+    return np.asarray(h[:, :1] * points[0] + h[:, 1:2] * points[1] + h[:, 2:])
+
+
+def _flow(g: Matrix, points: NDArray[Any]) -> NDArray[Any]:
+    """Return the velocity of points, (2, N), as they start to move along a direction."""
+    moved = _moved(g.astype(np.float32), points)
+    return np.asarray(moved[:2] - points * moved[2])
 
 
 def _sample(
-    level: Level, matrix: Matrix, x: NDArray[Any], y: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]] | None:
-    """Look up values and slopes (turned back by the matrix) at the transformed points."""
+    level: Level, matrix: Matrix, points: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]] | None:
+    """Look up values and slopes (turned back by the matrix) at the transformed points, (2, N).
+
+    The first array returned says which points lie in the picture; the others are of those alone.
+    """
     h = matrix.astype(np.float32)
-    down = h[2, 0] * x + h[2, 1] * y + h[2, 2]
-    u = (h[0, 0] * x + h[0, 1] * y + h[0, 2]) / down
-    v = (h[1, 0] * x + h[1, 1] * y + h[1, 2]) / down
+    image = _moved(h, points)
+    u, v = image[:2] / image[2]
     height, width = level.shape
     inside = (u >= 0) & (u <= width - 1) & (v >= 0) & (v <= height - 1)
     if level.shown is not None:
@@ -289,36 +293,32 @@ def _sample(
         return None
     # cv2.remap takes pictures, not lists, and none with a side beyond 32767.
     across = min(count, 1024)
-    rows = -(-count // across)
-    u, v = (np.resize(plane, (rows, across)) for plane in (u, v))
-    value, slope_x, slope_y = (
+    u, v = (np.resize(plane, (math.ceil(count / across), across)) for plane in (u, v))
+    value, *slopes = (
         cv2.remap(plane, u, v, method, borderMode=cv2.BORDER_REPLICATE).ravel()[:count]
         for plane, method in (
             (level.values, cv2.INTER_CUBIC),
-            (level.slope_x, cv2.INTER_LINEAR),
-            (level.slope_y, cv2.INTER_LINEAR),
+            *((slope, cv2.INTER_LINEAR) for slope in level.slopes),
         )
     )
-    turned_x = h[0, 0] * slope_x + h[1, 0] * slope_y
-    turned_y = h[0, 1] * slope_x + h[1, 1] * slope_y
-    return inside, value, turned_x, turned_y
+    turned = h[0, :2, None] * slopes[0] + h[1, :2, None] * slopes[1]
+    return inside, value, turned
 
 
 def _corner_spread(covariance: Matrix, directions: list[Matrix], points: Matrix) -> float:
-    """Standard deviation of the worst corner for a covariance of the step."""
-    moves = np.array([_flow(g, points[:, 0], points[:, 1]) for g in directions])  # (P, 2, 4)
+    """Return the standard deviation of the worst corner, of the covariance of the step."""
+    moves = np.stack([_flow(g, points.T) for g in directions])  # (P, 2, 4)
     variance = np.einsum("pic,pq,qic->c", moves, covariance, moves)
-    return float(np.sqrt(max(variance.max(), 0.0)))
+    return math.sqrt(max(variance.max(), 0.0))
 
 
 def _correlation(
     first: Pyramid, second: Pyramid, matrix: Matrix, level: int
 ) -> tuple[float, float]:
     """Return the correlation of the evened pictures over their overlap, and its error."""
-    a, b = first.levels[level], second.levels[level]
-    at = at_level(first, second, matrix, level)
-    y, x = (g.astype(np.float32) for g in np.nonzero(a.cover))
-    there = _sample(b, at, x, y)
+    a = first.levels[level]
+    points = np.stack(np.nonzero(a.cover)[::-1]).astype(np.float32)
+    there = _sample(second.levels[level], at_level(first, second, matrix, level), points)
     if there is None or there[0].mean() < _LEAST_OVERLAP:
         return 0.0, 1.0
     one, other = a.values[a.cover > 0][there[0]], there[1]

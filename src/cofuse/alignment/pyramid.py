@@ -47,14 +47,13 @@ Values = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Level:
-    """One size of a picture: evened luminance and its slopes along x and y.
+    """One size of a picture: evened luminance, (h, w), and its slopes along x and y, (2, h, w).
 
     Where `shown` is False nothing is to be compared, and the values are 0.
     """
 
     values: Values
-    slope_x: Values
-    slope_y: Values
+    slopes: Values
     shown: NDArray[np.bool_] | None = None
 
     @property
@@ -117,8 +116,7 @@ def without_what_stays(first: Pyramid, second: Pyramid) -> tuple[Pyramid, Pyrami
         shown = common <= _STAYS * np.sqrt(np.maximum(of_a * of_b, 0))
         hides = shown.mean() > 1 - _MOST_STAYS
         for levels, n in zip(hidden, pair, strict=True):
-            parts = (n.values * shown, n.slope_x * shown, n.slope_y * shown)
-            levels.append(Level(*parts, shown) if hides else n)
+            levels.append(Level(n.values * shown, n.slopes * shown, shown) if hides else n)
     return replace(first, levels=tuple(hidden[0])), replace(second, levels=tuple(hidden[1]))
 
 
@@ -177,9 +175,8 @@ def _even_out(grey: Values, noise: float) -> tuple[Level, float]:
     power = cv2.boxFilter(band * band, -1, (_WINDOW, _WINDOW), borderType=cv2.BORDER_REFLECT)
     detail = float(np.mean(power > 2.5 * floor))
     values = np.asarray(band / np.sqrt(np.maximum(power, 0) + 3.0 * floor), np.float32)
-    slope_x = cv2.Scharr(values, cv2.CV_32F, 1, 0, scale=1 / 32)
-    slope_y = cv2.Scharr(values, cv2.CV_32F, 0, 1, scale=1 / 32)
-    return Level(values, np.asarray(slope_x), np.asarray(slope_y)), detail
+    slopes = [cv2.Scharr(values, cv2.CV_32F, *axis, scale=1 / 32) for axis in ((1, 0), (0, 1))]
+    return Level(values, np.stack(slopes)), detail
 
 
 def band_pass(grey: Values, noise: float, fine: float, coarse: float) -> tuple[Values, float]:

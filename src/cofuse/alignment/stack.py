@@ -99,11 +99,7 @@ def align_stack(
     check_callback("progress", progress)
     count = len(stack)
     middle = count // 2 if reference is None else reference
-    check_number("reference", middle, whole=True)
-    if not 0 <= middle < count:
-        raise CofuseError(
-            f"the reference is frame {middle}; the {count} frames are counted from 0 to {count - 1}"
-        )
+    check_number("reference", middle, 0, count - 1, whole=True)
     size = (stack.height, stack.width)
     if count == 1:
         unmoved, one = Transform.identity(model), (1.0,) * (3 if stack.is_colour else 1)
@@ -263,20 +259,19 @@ def _solve(
 def _settle(
     solved: tuple[Matrix, float], model: Model, size: tuple[int, int], still: float
 ) -> Transform:
-    """Make a transform of a matrix; where it moves nothing, or by whole pixels, exactly so."""
-    found, spread = Transform(_of_model(solved[0], model), model), solved[1]
-    still = max(still, min(_STILL_ERRORS * spread, _STILL_LIMIT))
-    if found.corner_displacement(size) <= still:
-        return Transform.identity(model)
-    whole = np.rint(np.mean(found(corners(size)) - corners(size), axis=0))
-    shift = Transform(shift_by(*whole), model)
-    apart = np.abs(found(corners(size)) - shift(corners(size))).max()
-    return shift if apart <= _WHOLE else found
+    """Make a transform of a matrix and its expected error, in pixels.
 
-
-def _of_model(matrix: Matrix, model: Model) -> Matrix:
-    """Take the nearest matrix of a model; its directions are orthogonal."""
+    Where it moves nothing, or by whole pixels, it does so exactly.
+    """
+    matrix, spread = solved
+    # The nearest matrix of the model; its directions are orthogonal.
     directions = tangents(model).reshape(-1, 9)
     apart = (matrix / matrix[2, 2] - np.eye(3)).ravel()
     along = directions @ apart / np.square(directions).sum(axis=1)
-    return np.asarray(np.eye(3) + (along @ directions).reshape(3, 3))
+    found = Transform(np.eye(3) + (along @ directions).reshape(3, 3), model)
+    still = max(still, min(_STILL_ERRORS * spread, _STILL_LIMIT))
+    if found.corner_displacement(size) <= still:
+        return Transform.identity(model)
+    there = found(corners(size))
+    shift = Transform(shift_by(*np.rint(np.mean(there - corners(size), axis=0))), model)
+    return shift if np.abs(there - shift(corners(size))).max() <= _WHOLE else found

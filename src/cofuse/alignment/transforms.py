@@ -176,9 +176,7 @@ class Alignment:
     @property
     def already_aligned(self) -> bool:
         """Whether no kept frame needs to be moved."""
-        return not self.parallax and all(
-            found is None or found.is_identity for found in self.transforms
-        )
+        return not self.parallax and all(t is None or t.is_identity for t in self.transforms)
 
     @property
     def brightness(self) -> float:
@@ -220,68 +218,59 @@ def alignment_to_json(alignment: Alignment) -> str:
 
 
 def alignment_from_json(text: str) -> Alignment:
-    """Read an alignment that `alignment_to_json` wrote.
-
-    Whether it fits a stack is looked at where it is used, in `aligned`.
-    """
+    """Read an alignment that `alignment_to_json` wrote; `aligned` checks that it fits a stack."""
     try:
-        given = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise _broken(f"it is no JSON: {error}") from error
-    if not isinstance(given, dict) or given.get("format") != _FORMAT:
-        raise _broken(f"it does not say that its format is {_FORMAT!r}")
-    if given.get("version") != _VERSION:
+        return _alignment(json.loads(text))
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as e:
+        what = {KeyError: "an entry is missing: ", json.JSONDecodeError: "it is no JSON: "}
         raise CofuseError(
-            f"the saved alignment is of version {given.get('version')!r}; this program reads "
-            f"version {_VERSION}: align the stack anew"
-        )
-    try:
-        return _alignment(given)
-    except KeyError as error:
-        raise _broken(f"{error} is missing") from error
-    except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise _broken(str(error)) from error
+            f"the saved alignment cannot be used: {what.get(type(e), '')}{e}; expected the "
+            "text that cofuse saved, unchanged; align the stack anew"
+        ) from e
 
 
-def _alignment(given: dict[str, Any]) -> Alignment:
+def _alignment(given: Any) -> Alignment:
     """Turn parsed JSON into an alignment, looking at every value."""
+    if not isinstance(given, dict) or given.get("format") != _FORMAT:
+        raise ValueError(f"it does not say that its format is {_FORMAT!r}")
+    if given.get("version") != _VERSION:
+        raise ValueError(
+            f"it is of version {given.get('version')!r}; this program reads version {_VERSION}"
+        )
     frames, model, reference = given["frames"], given["model"], given["reference"]
     size = (given["height"], given["width"])
     parallax = given.get("parallax", False)  # files of earlier versions have no such entry
     if not isinstance(frames, list) or not frames:
-        raise _broken("it lists no frames")
+        raise ValueError("it lists no frames")
     if model not in MODELS:
-        raise _broken(f"no transform {model!r}; expected one of {', '.join(MODELS)}")
+        raise ValueError(f"no transform {model!r}; expected one of {', '.join(MODELS)}")
     if type(reference) is not int or not 0 <= reference < len(frames):
-        raise _broken(f"the reference is {reference!r} of {len(frames)} frames, counted from 0")
+        raise ValueError(f"the reference is {reference!r} of {len(frames)} frames, counted from 0")
     if any(type(side) is not int or side < 1 for side in size):
-        raise _broken(f"the size is {size[1]!r}x{size[0]!r} px")
+        raise ValueError(f"the size is {size[1]!r}x{size[0]!r} px")
     if type(parallax) is not bool:
-        raise _broken(f"parallax is {parallax!r}, not true or false")
-    transforms: list[Transform | None] = []
-    gains, left_out = [], {}
-    for k, frame in enumerate(frames):
-        gains.append(tuple(float(gain) for gain in frame["gains"]))
-        if len(gains[k]) not in (1, 3) or not all(0 < gain < np.inf for gain in gains[k]):
-            raise _broken(f"the gains of frame {k} are {frame['gains']!r}")
-        if frame["matrix"] is None:
-            transforms.append(None)
-            left_out[k] = str(frame.get("left_out", "it was left out"))
-        else:
-            transform = Transform(np.array(frame["matrix"], np.float64), model)
-            transform.invert()  # refuses what flattens the picture
-            transforms.append(transform)
-    fixed = transforms[reference]
-    if fixed is None or not fixed.is_identity:
-        raise _broken("its reference frame is left out or moved")
+        raise ValueError(f"parallax is {parallax!r}, not true or false")
     names = tuple(str(frame["name"]) for frame in frames)
-    return Alignment(
-        names, size, model, reference, tuple(transforms), tuple(gains), left_out, parallax
-    )
-
-
-def _broken(reason: str) -> CofuseError:
-    return CofuseError(
-        f"the saved alignment cannot be used: {reason}; expected the text that cofuse saved, "
-        "unchanged; align the stack anew"
-    )
+    gains = tuple(tuple(float(gain) for gain in frame["gains"]) for frame in frames)
+    for name, of_frame in zip(names, gains, strict=True):
+        if len(of_frame) not in (1, 3) or not all(0 < gain < np.inf for gain in of_frame):
+            raise ValueError(f"the gains of {name} are {of_frame}")
+    found = [frame["matrix"] for frame in frames]
+    transforms = tuple(None if m is None else Transform(m, model) for m in found)
+    for transform in filter(None, transforms):
+        transform.invert()  # refuses what flattens the picture
+    if transforms[reference] != Transform.identity(model):
+        raise ValueError("its reference frame is left out or moved")
+    left_out = {
+        k: str(frame.get("left_out", "it was left out"))
+        for k, frame in enumerate(frames)
+        if frame["matrix"] is None
+    }
+    return Alignment(names, size, model, reference, transforms, gains, left_out, parallax)

@@ -77,12 +77,12 @@ def aligned(
         return warp(frame, transforms[index], field, area=area, gains=gains, white=stack.ceiling)
 
     def read(index: int) -> Pixels:
-        """Read a frame as `moved`, and fill what it does not cover."""
-        frame, transform = moved(index, area), transforms[index]
-        if _covers(transform, size, area):
+        """Read a frame as `moved`, and fill what it does not cover; all cover the common area."""
+        frame = moved(index, area)
+        if crop:
             return frame
-        there = reference()[area[0] : area[1], area[2] : area[3]]
-        return _filled(frame, there, transform, size, area)
+        covered = _cover(transforms[index], size)
+        return frame if covered.all() else _filled(frame, reference(), covered)
 
     goal = cache(lambda: small(stack[alignment.reference], stack))
     reference = cache(partial(moved, alignment.reference, everywhere))
@@ -97,26 +97,26 @@ def aligned(
 
 def check_fits(stack: Stack, alignment: Alignment) -> None:
     """Refuse an alignment that was made for other frames."""
-    if len(stack) != len(alignment.names):
-        raise CofuseError(
-            f"the alignment is for {len(alignment.names)} frames but the stack has {len(stack)}; "
-            "align this stack anew"
-        )
-    if (stack.height, stack.width) != alignment.size:
-        raise CofuseError(
-            f"the alignment is for frames of {alignment.size[1]}x{alignment.size[0]} px but these "
-            f"are {stack.width}x{stack.height} px; align this stack anew"
-        )
+    height, width = alignment.size
     channels = 3 if stack.is_colour else 1
-    if any(len(gains) != channels for gains in alignment.gains):
-        raise CofuseError(
-            f"the alignment is not for frames of {channels} channel(s); align this stack anew"
-        )
-    for theirs, ours in zip(alignment.names, stack.names, strict=True):
+    others = {len(gains) for gains in alignment.gains} - {channels}
+    facts = [
+        (f"{len(alignment.names)} frames", f"{len(stack)} frames"),
+        (f"frames of {width}x{height} px", f"frames of {stack.width}x{stack.height} px"),
+        (
+            f"frames of {max(others, default=channels)} channel(s)",
+            f"frames of {channels} channel(s)",
+        ),
+        *(
+            (f"a frame {name!r}", f"a frame {ours!r}")
+            for name, ours in zip(alignment.names, stack.names, strict=False)
+        ),
+    ]
+    for theirs, ours in facts:
         if theirs != ours:
             raise CofuseError(
-                f"the alignment is for a frame {theirs!r} where the stack has {ours!r}; align this "
-                "stack anew, or give the frames in the same order and by the same names"
+                f"the alignment is for {theirs} but the stack has {ours}; align this stack anew, "
+                "or give the frames it was made for, in the same order and by the same names"
             )
 
 
@@ -262,20 +262,15 @@ def _covered(
     return low, high
 
 
-def _covers(transform: Transform, size: tuple[int, int], area: Area) -> bool:
-    """Whether a frame covers all of an area; its corners tell, the region being convex."""
-    top, bottom, left, right = area
-    low, high = _covered(transform, size, np.array([top, bottom - 1.0]))
-    return bool((low <= left + _ROUNDING).all() and (high >= right - 1 - _ROUNDING).all())
-
-
-def _filled(
-    moved: Pixels, reference: Pixels, transform: Transform, size: tuple[int, int], area: Area
-) -> Pixels:
-    """Put the reference where a frame covers nothing, faded in over a band inside its border."""
-    rows, x = np.arange(area[0], area[1], dtype=np.float64), np.arange(area[2], area[3])
+def _cover(transform: Transform, size: tuple[int, int]) -> NDArray[np.bool_]:
+    """Say of every pixel of the reference whether a frame covers it."""
+    rows, x = np.arange(size[0], dtype=np.float64), np.arange(size[1])
     low, high = _covered(transform, size, rows)
-    covered = (x >= low[:, None] - _ROUNDING) & (x <= high[:, None] + _ROUNDING)
+    return np.asarray((x >= low[:, None] - _ROUNDING) & (x <= high[:, None] + _ROUNDING))
+
+
+def _filled(moved: Pixels, reference: Pixels, covered: NDArray[np.bool_]) -> Pixels:
+    """Put the reference where a frame covers nothing, faded in over a band inside its border."""
     # The border of the reference is no border of the frame: only uncovered pixels are.
     distance = cv2.distanceTransform(covered.astype(np.uint8), cv2.DIST_L2, 5)
     touched = distance <= _FEATHER

@@ -1,4 +1,4 @@
-"""Depth of a stack: the frames pass once, then the curves' peaks become one map."""
+"""Depth of a stack: the frames are read once, then the peaks of all scales become one map."""
 
 from __future__ import annotations
 
@@ -9,34 +9,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cofuse.arguments import check, check_callback, check_number
-from cofuse.depth.curves import NOISE_ENERGIES, FocusCurve, Peaks, band_energies
-from cofuse.depth.filling import Levels, enlarge, enlarge_along, fill, spread
+from cofuse.depth.curves import NOISE_ENERGIES, FocusCurve, Peaks, band_energies, find_peaks
+from cofuse.depth.filling import enlarge, enlarge_along, fill, spread
 from cofuse.depth.maps import Depth
 from cofuse.errors import CofuseError
-from cofuse.images import Pixels, Stack, luminance
+from cofuse.images import Levels, Pixels, Stack, luminance
 from cofuse.progress import Progress, ProgressCallback, silent
 from cofuse.sensor import noise_level
 
-#: Pixels above which a picture is made smaller before its depth is looked for.
-_MOST_PIXELS = 8_000_000
-#: Rows of the smaller picture that are made at a time.
-_BAND = 128
-#: Mean luminance that every frame is brought to: lamps flicker, and shutters are not exact.
+#: Mean luminance that every frame is scaled to: lamps flicker, and shutters are not exact.
 _MEAN = 100.0
-#: Noise that is taken for granted, relative to the mean: arithmetic is not exact.
-_LEAST_NOISE = 1e-4
-#: Weight of a coarser scale's confidence beside that of the finer one.
-_COARSE = 0.5
-#: From this many frames on, then usually in each other's depth of field, the curves are also looked
-#: at with frames averaged to this many points.
+#: From this many frames on their depths of field usually overlap. Then there is a second curve, of
+#: so many points that are averages of frames.
 _MANY, _POINTS = 24, 12
-#: Width of the rim as part of the longer side.
-_RIM = 1 / 40
-#: Part of the stack that counts as a step of depth, not as a slope.
-_STEP = 0.03
-#: Share of the frames by which the peak may be off the frame chosen, by one at least; and the
-#: confidence below which none was chosen.
-_NEAR, _NO_CHOICE = 0.05, 0.1
 
 
 def estimate_depth(
@@ -46,30 +31,29 @@ def estimate_depth(
     source_confidence: Levels | None = None,
     picture: Pixels | None = None,
     z_step: float | None = None,
-    most_pixels: int = _MOST_PIXELS,
+    most_pixels: int = 8_000_000,
     progress: ProgressCallback = silent,
 ) -> Depth:
     """Find at which position along the stack, between the frames, every pixel is sharpest.
 
-    The frames have to be aligned and in order of focus. Each is read once; what is kept does not
-    grow with their number.
+    The frames have to be aligned and in order of focus. Each is read once; the memory needed does
+    not grow with their number.
 
     Parameters
     ----------
     stack
         A `Stack`, or arrays as `Stack.from_arrays` takes them.
     source_map, source_confidence
-        The frame that a fusion chose for every pixel, and how clear it was. Given, the peak is
-        looked for near that frame, so that depth and picture tell the same story; where the
-        confidence is below 0.1 the choice says nothing. Without it the choice counts everywhere.
+        The frame that a fusion took for every pixel, and how clear that choice was, 0 to 1. The
+        peak is searched near this frame where the confidence is 0.1 or more, or not given.
     picture
-        The fused picture. Large frames are looked at at half the size or less, and the depth is
-        enlarged again: along the outlines in this picture if it is given.
+        The fused picture. If frames are made smaller, the outlines of this picture guide how the
+        depth is enlarged again.
     z_step
         Distance between neighbouring focus planes, in any unit, for physical depth; negative where
         later frames are focused nearer.
     most_pixels
-        Pictures with more pixels are made smaller, by a power of two.
+        Frames with more pixels are made smaller, by a power of two.
     progress
         Called after every frame.
     """
@@ -90,14 +74,12 @@ def estimate_depth(
     if source_map is not None:
         chosen = source_map[::scale, ::scale].astype(np.int32)
         if source_confidence is not None:
-            chosen[source_confidence[::scale, ::scale] < _NO_CHOICE] = -1
+            chosen[source_confidence[::scale, ::scale] < 0.1] = -1
     position, confidence, evidence = _small_maps(stack, scale, chosen, progress)
     if scale > 1 and picture is not None:
         position = enlarge_along(position, small_luminance(stack, picture, 1))
-    position, confidence, evidence = (
-        enlarge(plane, shape) for plane in (position, confidence, evidence)
-    )
-    return Depth(position, confidence, evidence, len(stack), z_step)
+    large = [enlarge(plane, shape) for plane in (position, confidence, evidence)]
+    return Depth(large[0], large[1], large[2], len(stack), z_step)
 
 
 def _small_maps(
@@ -105,59 +87,63 @@ def _small_maps(
 ) -> tuple[Levels, Levels, Levels]:
     """Find position, confidence and evidence in frames made ``scale`` times smaller.
 
-    ``chosen`` are frames near which the peak is looked for, -1 where anywhere.
+    The peak is searched near the frames ``chosen``; -1 stands for anywhere.
     """
-    near = max(1, round(_NEAR * len(stack)))
-    curves: list[list[FocusCurve]] = []
-    noise: list[float] = []
+    near = max(1, round(0.05 * len(stack)))
+    curves: list[tuple[int, FocusCurve]] = []
     guide = np.zeros(0, np.float32)
+    variance = 0.0
     for number, frame in enumerate(stack):
         grey, level = _prepare(stack, frame, scale)
+        variance += level**2 / len(stack)
         energies = band_energies(grey)
         if number == 0:
             kinds = [_POINTS, None] if len(stack) >= _MANY else [None]
-            curves = [[FocusCurve(e.shape, len(stack), kind) for kind in kinds] for e in energies]
+            curves = [
+                (octave, FocusCurve(energy.shape, len(stack), points))
+                for octave, energy in reversed([*enumerate(energies)])
+                for points in kinds
+            ]
             guide = np.zeros_like(grey)
-        for fineness, energy in enumerate(energies):
-            allowed = None
+        for octave, energy in enumerate(energies):
+            energy -= level**2 * NOISE_ENERGIES[octave][0]
+        for octave, curve in curves:
+            allowed: NDArray[np.bool_] | bool = True
             if chosen is not None:
-                there = chosen[:: 2**fineness, :: 2**fineness]
+                there = chosen[:: 2**octave, :: 2**octave]
                 allowed = (there < 0) | (np.abs(there - number) <= near)
-            energy -= level**2 * NOISE_ENERGIES[fineness][0]
-            for curve in curves[fineness]:
-                better = curve.offer(number, energy, allowed)
-                if fineness == 0 and better is not None:
-                    np.copyto(guide, grey, where=better)
-        noise.append(level)
+            better = curve.offer(number, energies[octave], allowed)
+            if octave == 0:
+                np.copyto(guide, grey, where=better)
         progress(Progress("depth", number + 1, len(stack)))
-    variance = float(np.mean(np.square(noise)))
     position, confidence, evidence = _join(curves, variance)
     position[confidence <= 0] = (len(stack) - 1) / 2.0
-    step = max(1.0, _STEP * len(stack))
-    confidence *= _company(position, confidence, step)
+    # Neighbours this many frames apart lie on different surfaces, not on a slope.
+    step = max(1.0, 0.03 * len(stack))
+    confidence *= _agreement(position, confidence, step)
     position = fill(position, confidence, guide, noise=variance**0.5, step=step)
     return np.clip(position, 0.0, len(stack) - 1.0), confidence, evidence
 
 
-def _company(position: Levels, confidence: Levels, step: float) -> Levels:
-    """Tell how far positions are like most of those around them, 0 to 1.
+def _agreement(position: Levels, confidence: Levels, step: float) -> Levels:
+    """Tell how far positions agree with the median around them, 0 to 1.
 
-    What stands alone is no surface: even a hair is as wide as the smallest window here. Along the
-    rim, where outlines beyond it leave traces, it takes larger company. A step of half ``step``, or
-    of two along the rim, is too much.
+    A single pixel that disagrees is no surface: even a hair is as wide as the smallest window. It
+    may be off by about half ``step``. Along the rim of the picture, where outlines beyond it leave
+    defocused traces, the median of a larger neighbourhood counts too, within two steps.
     """
     filled = spread(position, confidence**2)
-    alone = np.abs(position - _median_around(filled, 2)) * (2.0 / step)
-    rim = round(_RIM * max(position.shape))
+    off = np.abs(position - _median_around(filled, 2)) * (2.0 / step)
+    rim = round(max(position.shape) / 40)
     if rim:
         farther = np.abs(position - _median_around(filled, max(rim // 3, 2)))
         farther[rim:-rim, rim:-rim] = 0.0
-        alone = np.maximum(alone, farther * (0.5 / step))
-    return np.asarray(np.exp(-alone * alone), np.float32)
+        off = np.maximum(off, farther * (0.5 / step))
+    return np.asarray(np.exp(-off * off), np.float32)
 
 
 def _median_around(plane: Levels, step: int) -> Levels:
-    """Median of five by five places, so many pixels apart."""
+    """Median of five by five places that are ``step`` pixels apart."""
     import cv2
 
     few = cv2.medianBlur(np.ascontiguousarray(plane[::step, ::step]), 5)
@@ -165,55 +151,55 @@ def _median_around(plane: Levels, step: int) -> Levels:
 
 
 def _prepare(stack: Stack, frame: Pixels, scale: int) -> tuple[Levels, float]:
-    """Turn a frame into a smaller luminance of a set mean, and measure its noise."""
+    """Make a smaller luminance of mean `_MEAN` from a frame, and estimate its noise level."""
     picture = small_luminance(stack, frame, scale)
     variance = noise_level(picture) ** 2
     if stack.dtype.kind == "u":
-        variance += (255.0 / stack.white) ** 2 / 12.0
+        variance += (255.0 / stack.white) ** 2 / 12.0  # of rounding
     factor = _MEAN / max(float(picture.mean()), 1e-6)
     picture *= factor
-    return picture, max(variance**0.5 * factor, _LEAST_NOISE * _MEAN)
+    # Arithmetic is not exact, so no frame is without noise.
+    return picture, max(variance**0.5 * factor, 1e-4 * _MEAN)
 
 
 def small_luminance(stack: Stack, frame: Pixels, scale: int) -> Levels:
     """Average the luminance, in grey levels, over blocks of ``scale`` x ``scale`` pixels.
 
-    The last blocks are means of the pixels that are there.
+    Blocks that reach over the right or lower border average the pixels inside.
     """
-    height, width = frame.shape[:2]
     bands = []
-    # Only a band of rows at a time becomes floats.
-    for top in range(0, height, _BAND * scale):
-        band = luminance(stack.to_levels(frame[top : top + _BAND * scale]))
+    # Only some rows at a time become floats.
+    for top in range(0, len(frame), 128 * scale):
+        band = luminance(stack.to_levels(frame[top : top + 128 * scale]))
         if scale > 1:
             rows, columns = (np.arange(0, side, scale) for side in band.shape)
             sums = np.add.reduceat(np.add.reduceat(band, rows, axis=0), columns, axis=1)
-            counts = np.outer(np.diff(rows, append=len(band)), np.diff(columns, append=width))
-            band = np.asarray(sums / counts, np.float32)
+            sides = np.diff(rows, append=len(band)), np.diff(columns, append=band.shape[1])
+            band = np.asarray(sums / np.outer(*sides), np.float32)
         bands.append(band)
     return np.concatenate(bands)
 
 
-def _join(curves: list[list[FocusCurve]], variance: float) -> tuple[Levels, Levels, Levels]:
-    """Join the scales' peaks: the finer one where it is clear, the coarser one elsewhere."""
+def _join(curves: list[tuple[int, FocusCurve]], variance: float) -> tuple[Levels, Levels, Levels]:
+    """Join the peaks of all scales, coarsest first: the finer one where it is clear.
+
+    The list of curves is emptied, so that their memory is free before the next one needs some.
+    """
     position = confidence = evidence = np.zeros((1, 1), np.float32)
     found: list[Peaks] = []
     while curves:
-        # The coarsest first; what has told all it knows makes room.
-        kinds = curves.pop()
-        gain, error = NOISE_ENERGIES[len(curves)]
-        while kinds:
-            curve = kinds.pop(0)
-            peaks = Peaks(curve, noise=gain * variance, spread=error, coarser=found)
-            found.append(peaks)
-            shape = curve.best.shape
-            del curve
-            wide, coarse = enlarge(position, shape), enlarge(confidence, shape)
-            # Squares let the clearer of two that disagree have nearly all the say.
-            share = peaks.confidence**2
-            share /= share + (_COARSE * coarse) ** 2 + 1e-12
-            position = wide + share * (peaks.positions() - wide)
-            peaks.logs = ()
-            confidence = coarse + share * (peaks.confidence - coarse)
-            evidence = np.maximum(enlarge(evidence, shape), peaks.evidence)
+        octave, curve = curves.pop(0)
+        gain, deviation = NOISE_ENERGIES[octave]
+        peaks = find_peaks(curve, noise=gain * variance, deviation=deviation, coarser=found)
+        found.append(peaks)
+        shape = curve.best.shape
+        del curve
+        wide, coarse = enlarge(position, shape), enlarge(confidence, shape)
+        # Of two that disagree squares give nearly all weight to the clearer one. Beside the finer
+        # scale half the confidence of the coarser one counts.
+        share = peaks.confidence**2
+        share /= share + (0.5 * coarse) ** 2 + 1e-12
+        position = wide + share * (peaks.position - wide)
+        confidence = coarse + share * (peaks.confidence - coarse)
+        evidence = np.maximum(enlarge(evidence, shape), peaks.evidence)
     return position, confidence, evidence

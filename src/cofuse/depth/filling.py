@@ -7,22 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Levels = NDArray[np.float32]
+from cofuse.images import Levels
 
-#: Rounds of `diffuse`; each reaches half as far as the one before, so that no streaks remain.
-_ROUNDS = 3
-#: Weight at which a value spread from afar counts beside the nearer ones.
-_AFAR = 2e-3
-#: Rows of a picture that are enlarged at a time.
-_BAND = 256
 _TINY = np.float32(1e-30)
 
 
 def spread(values: Levels, weights: Levels) -> Levels:
-    """Fill by the means of ever larger neighbourhoods: pull down a pyramid, push back up.
+    """Fill from ever larger neighbourhoods, by a pyramid.
 
-    Where the weight is 1 values stay, where it is 0 they come from the smallest neighbourhood that
-    has any.
+    Where the weight is 1 values stay. Where it is 0 they become the mean of the smallest
+    neighbourhood that has any weight.
     """
     import cv2
 
@@ -33,7 +27,7 @@ def spread(values: Levels, weights: Levels) -> Levels:
     known = np.asarray(cv2.pyrDown(weights), np.float32)
     mixed = cv2.pyrDown(values * weights) / np.maximum(known, _TINY)
     means: Levels = np.where(known > _TINY, mixed, cv2.pyrDown(values)).astype(np.float32)
-    # A few good values in a neighbourhood are enough to speak for it.
+    # A quarter of the weight that a neighbourhood can have is enough to trust its mean.
     coarse = spread(means, np.minimum(known * 4.0, 1.0))
     wide = cv2.pyrUp(coarse, dstsize=values.shape[::-1])
     return np.asarray(weights * values + (1.0 - weights) * wide, np.float32)
@@ -44,17 +38,19 @@ def diffuse(
 ) -> Levels:
     """Average values by their weights over about ``reach`` pixels, not across edges of the guide.
 
-    This is normalised convolution under the recursive domain transform (Gastal and Oliveira 2011):
-    along rows and columns a step of ``contrast`` in the guide is as far as ``reach`` pixels. Steps
-    that noise of the given level makes count as none.
+    This is the recursive domain transform (Gastal and Oliveira 2011): along rows and columns a
+    step of ``contrast`` in the guide is as far as ``reach`` pixels. Steps below three times the
+    ``noise`` level count as none.
     """
     planes = np.stack([values * weights, weights])
     steps = []
     for axis in (0, 1):
         rise = np.abs(np.diff(guide, axis=axis, prepend=np.take(guide, [0], axis=axis)))
         steps.append(1.0 + reach / contrast * np.maximum(rise - 3.0 * noise, 0.0))
-    for turn in range(_ROUNDS):
-        sigma = reach * 3**0.5 * 2.0 ** (_ROUNDS - turn - 1) / (4.0**_ROUNDS - 1.0) ** 0.5
+    # Each of three rounds reaches half as far as the one before, so that no streaks remain; the
+    # variances add up to that of the reach.
+    for part in (4.0, 2.0, 1.0):
+        sigma = reach * part / 21.0**0.5
         for axis in (0, 1):
             lines = np.ascontiguousarray(np.moveaxis(planes, axis + 1, 0))
             keep = np.exp(-(2**0.5) / sigma * np.moveaxis(steps[axis], axis, 0))
@@ -67,30 +63,31 @@ def diffuse(
 
 
 def fill(values: Levels, confidence: Levels, guide: Levels, *, noise: float, step: float) -> Levels:
-    """Replace values by their neighbours' as far as they are not trusted, and smooth lightly.
+    """Replace values of little confidence by those around, and smooth all lightly.
 
-    First from anywhere, then over the surface they lie on, as far as the guide shows its outline.
-    At last surfaces are smoothed, not across edges of their own: steps of about ``step``.
+    Values are filled in from within the outlines that the guide shows; ``noise`` is its level.
+    Smoothing stops at steps of about ``step`` between the values themselves.
     """
     import cv2
 
     contrast = 0.5 * float(guide.std()) + 1e-6
     weights = confidence**2
-    total = weights + _AFAR
-    mixed = (weights * values + _AFAR * spread(values, weights)) / total
+    afar = 2e-3  # weight of values from beyond the outlines: for surfaces without any of their own
+    total = weights + afar
+    mixed = (weights * values + afar * spread(values, weights)) / total
     reach = max(guide.shape) / 30.0
     surface = diffuse(mixed, total, guide, reach=reach, contrast=contrast, noise=noise)
     settled = confidence * values + (1.0 - confidence) * surface
     reach = max(3.0, max(guide.shape) / 250.0)
+    weights = confidence + np.float32(0.1)
     for _ in range(2):
         own = np.asarray(cv2.medianBlur(settled, 5), np.float32)
-        weights = confidence + np.float32(0.1)
         settled = diffuse(settled, weights, own, reach=reach, contrast=step, noise=step / 30.0)
     return settled
 
 
 def enlarge(values: NDArray[Any], shape: tuple[int, ...], *, nearest: bool = False) -> NDArray[Any]:
-    """Stretch a plane that was made smaller to its picture's shape, bilinearly if not nearest."""
+    """Resize a plane to a shape, bilinearly or to the nearest value."""
     import cv2
 
     if values.shape == shape:
@@ -100,10 +97,10 @@ def enlarge(values: NDArray[Any], shape: tuple[int, ...], *, nearest: bool = Fal
 
 
 def enlarge_along(values: Levels, guide: Levels) -> Levels:
-    """Stretch a plane to the shape of a guide, its borders along those of the guide.
+    """Resize a plane to the shape of a guide, its borders along those of the guide.
 
-    Of the four values around a pixel those count most whose places look like the pixel in the
-    guide: bilateral weights.
+    Each pixel becomes a mean of the four values around it, with bilateral weights: by their
+    distance, and by their difference in the guide.
     """
     import cv2
 
@@ -112,14 +109,14 @@ def enlarge_along(values: Levels, guide: Levels) -> Levels:
     across = _neighbours(guide.shape[1], values.shape[1])
     down = _neighbours(guide.shape[0], values.shape[0])
     result = np.empty(guide.shape, np.float32)
-    for top in range(0, len(guide), _BAND):
-        rows = np.s_[top : top + _BAND]
+    for top in range(0, len(guide), 256):  # some rows at a time, for less memory
+        rows = np.s_[top : top + 256]
         total = np.zeros_like(guide[rows])
         mixed = np.zeros_like(total)
         for row, near_y in down:
             for column, near_x in across:
                 unlike = guide[rows] - small[row[rows]][:, column]
-                # A pixel that looks like none of the four takes the nearest ones.
+                # The constant is for pixels that are like none of the four.
                 weight = np.exp(sharpness * unlike * unlike) + np.float32(1e-3)
                 weight *= near_y[rows, None] * near_x
                 total += weight

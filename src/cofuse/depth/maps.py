@@ -1,19 +1,20 @@
-"""The noun `Depth`, and how to look at it: as 16 bits, in colours, as points in space."""
+"""The result `Depth`, and how to show it: as a 16-bit picture, in colours, as a point cloud."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
-from cofuse.images.values import white_of_type
+from cofuse.images import Levels
 
-Levels = NDArray[np.float32]
 Picture = NDArray[np.uint8]
 
 #: Every fifth of 256 colours, RGB: from a dark violet over blue, teal and green to a light yellow.
@@ -27,10 +28,6 @@ _COLOURS = bytes.fromhex(
     "e9de88eee295f3e6a2f8eaaefdeeb4"
 )
 
-#: Rows of points made at a time.
-_ROWS = 128
-_AXES, _TONES = ("x", "y", "z"), ("red", "green", "blue")
-
 
 @dataclass(frozen=True)
 class Depth:
@@ -40,14 +37,12 @@ class Depth:
     ----------
     position
         In frames, from 0 (in focus in the first) to K − 1 (in the last), with fractions, float32 of
-        shape (H, W). Always finite: places without a focus of their own take their neighbours'.
+        shape (H, W). Always finite: places without a clear peak are filled from those around.
     confidence
-        How far the place's own frames told its position: 0 not at all (it was filled in), 1 by one
-        clear peak.
+        How clear the peak of sharpness is, 0 (the position was filled in) to 1.
     evidence
-        Whether the frames differ here in detail by more than noise, 0 to 1. Where there is none,
-        nothing is in focus or there is nothing to focus on. The confidence asks for more: one
-        peak, and not a trace of some outline nearby.
+        Whether the sharpness of the frames differs by more than noise explains, 0 to 1. Confidence
+        asks for more: a single peak that is not the defocused trace of an outline nearby.
     frames
         Number K of frames.
     z_step
@@ -72,39 +67,30 @@ class Depth:
 
 
 def depth_picture(depth: Depth) -> NDArray[np.uint16]:
-    """Spread the positions over 16 bits: the first frame is 0, the last one 65535.
-
-    The range is that of the frames and not of the values found, so that pictures of one stack can
-    be compared: ``position = value / 65535 * (K − 1)``.
-    """
+    """Scale the positions to 16 bits: ``value = position / (K − 1) * 65535``."""
     scale = np.float32(65535.0 / max(depth.frames - 1, 1))
     return np.asarray(np.rint(np.clip(depth.position * scale, 0.0, 65535.0)), np.uint16)
 
 
 @cache
-def colour_table(count: int = 256) -> Picture:
-    """Make the colours of depth, dark to light, shape (count, 3)."""
+def colour_table(size: int = 256) -> Picture:
+    """Make the colours of depth, dark to light, shape (size, 3)."""
     colours = np.frombuffer(_COLOURS, np.uint8).reshape(-1, 3)
-    known, wanted = np.arange(len(colours)), np.linspace(0, len(colours) - 1, count)
+    known, wanted = np.arange(len(colours)), np.linspace(0, len(colours) - 1, size)
     planes = [np.interp(wanted, known, plane) for plane in colours.T]
     return np.asarray(np.rint(np.stack(planes, axis=1)), np.uint8)
 
 
-def depth_colours(depth: Depth) -> Picture:
-    """Colour every pixel by its position, the first frame dark and the last one light."""
-    steps = depth.position * np.float32(255.0 / max(depth.frames - 1, 1))
-    return np.asarray(colour_table()[np.rint(steps).astype(np.uint8)])
-
-
 def depth_preview(depth: Depth, *, largest: int = 1600, unit: str = "") -> Picture:
-    """Show the depth in colours with a legend at its side.
+    """Show the depth in colours with a legend at its side, the first frame dark.
 
-    Its longer side becomes at most ``largest`` pixels. With ``depth.z_step`` the legend also tells
-    physical depth, in ``unit``.
+    The longer side, without the legend, becomes at most ``largest`` pixels. With ``depth.z_step``
+    the legend also tells physical depth, in ``unit``.
     """
     from PIL import Image, ImageDraw, ImageFont
 
-    colours = Image.fromarray(depth_colours(depth))
+    steps = np.rint(depth.position * np.float32(255.0 / max(depth.frames - 1, 1)))
+    colours = Image.fromarray(colour_table()[steps.astype(np.uint8)])
     colours.thumbnail((largest, largest), Image.Resampling.BOX)
     width, height = colours.size
     size = int(np.clip(height // 28, 11, 22))
@@ -131,11 +117,9 @@ def depth_preview(depth: Depth, *, largest: int = 1600, unit: str = "") -> Pictu
 
 
 def _labels(frames: int, most: int) -> list[int]:
-    """Choose round steps among frame indices such that few enough numbers result."""
-    if frames == 1:
-        return [0]
-    steps = (step * 10**power for power in range(4) for step in (1, 2, 5))
-    step = next((s for s in steps if (frames - 1) / s < max(most, 2)), frames - 1)
+    """Choose the frame indices to label: both ends, and about ``most`` round numbers between."""
+    steps = (step * 10**power for power in count() for step in (1, 2, 5))
+    step = next(s for s in steps if (frames - 1) / s < max(most, 2))
     inner = [n - 1 for n in range(step, frames, step) if n > 1 and frames - n >= step / 2]
     return sorted({0, *inner, frames - 1})
 
@@ -144,29 +128,26 @@ def ply_chunks(
     depth: Depth,
     colours: NDArray[Any],
     *,
-    white: float | None = None,
+    white: float,
     pixel_size: float = 1.0,
     most_points: int = 2_000_000,
-    least_confidence: float = 0.0,
 ) -> Iterator[bytes]:
-    """Yield a binary PLY file of points with colours, which any 3-D program opens, in pieces.
+    """Yield a binary PLY file of points with colours, which 3-D programs open, in pieces.
 
-    x points right, y up and z towards the first frame's side, so that the points show the picture
-    the right way round in a viewer. The first focus plane is at z = 0. Where ``depth.z_step`` is
-    not known all frames together are as deep as a quarter of the picture's longer side.
+    x points right, y up and z towards the first frame's side, so that a viewer shows the picture
+    the right way round. The first focus plane is at z = 0. Where ``depth.z_step`` is not known, all
+    frames together are as deep as a quarter of the picture's longer side.
 
     Parameters
     ----------
     depth, colours
         The positions, and a grey or RGB picture of the same size.
     white
-        Value of the picture that stands for white; by default the largest of its dtype, or 1.0.
+        Value of the picture that stands for white.
     pixel_size
         Distance between neighbouring pixels, in the unit of ``depth.z_step``.
     most_points
         Of pictures with more pixels every second, third … row and column is taken.
-    least_confidence
-        Points of less confidence are left out.
     """
     height, width = depth.position.shape
     if colours.shape not in ((height, width), (height, width, 3)):
@@ -174,29 +155,30 @@ def ply_chunks(
             f"the colours have shape {colours.shape} but the depth {depth.position.shape}; "
             "they must be of the same size"
         )
-    if most_points < 1:
-        raise CofuseError(f"most_points is {most_points}; expected at least 1")
+    check_number("most_points", most_points, 1)
     z_step = depth.z_step
     if z_step is None:
         z_step = 0.25 * max(height, width) * pixel_size / max(depth.frames - 1, 1)
-    step = 1
-    while -(-height // step) * -(-width // step) > most_points:
-        step += 1
-    sure = depth.confidence[::step, ::step] >= np.float32(least_confidence)
-    properties = [*(f"float {axis}" for axis in _AXES), *(f"uchar {tone}" for tone in _TONES)]
-    lines = ["ply", "format binary_little_endian 1.0", "comment cofuse"]
-    lines += [f"element vertex {int(sure.sum())}", *(f"property {text}" for text in properties)]
-    yield "\n".join([*lines, "end_header\n"]).encode("ascii")
-    scale = 255.0 / (white_of_type(colours.dtype) if white is None else white)
-    point = np.dtype([*((axis, "<f4") for axis in _AXES), *((tone, "u1") for tone in _TONES)])
-    for start in range(0, len(sure), _ROWS):
-        rows, columns = np.nonzero(sure[start : start + _ROWS])
-        rows, columns = (rows + start) * step, columns * step
-        points = np.empty(len(rows), point)
-        points["x"] = columns * pixel_size
-        points["y"] = (height - 1 - rows) * pixel_size
-        points["z"] = -depth.position[rows, columns] * np.float32(z_step)
-        tones = np.rint(np.clip(colours[rows, columns] * scale, 0.0, 255.0)).astype(np.uint8)
-        for channel, name in enumerate(_TONES):
-            points[name] = tones[:, channel] if tones.ndim == 2 else tones
+    step = next(s for s in count(1) if -(-height // s) * -(-width // s) <= most_points)
+    x, y = np.arange(0, width, step), np.arange(height - 1, -1, -step)
+    yield "\n".join(
+        [
+            "ply",
+            "format binary_little_endian 1.0",
+            "comment cofuse",
+            f"element vertex {x.size * y.size}",
+            *(f"property float {axis}" for axis in "xyz"),
+            *(f"property uchar {tone}" for tone in ("red", "green", "blue")),
+            "end_header\n",
+        ]
+    ).encode("ascii")
+    for start in range(0, len(y), 128):
+        rows = y[start : start + 128]
+        position, shades = (plane[height - 1 - rows, ::step] for plane in (depth.position, colours))
+        points = np.empty(position.shape, [("xyz", "<f4", 3), ("rgb", "u1", 3)])
+        points["xyz"][..., 0] = x * pixel_size
+        points["xyz"][..., 1] = rows[:, None] * pixel_size
+        points["xyz"][..., 2] = -position * np.float32(z_step)
+        tones = np.rint(np.clip(shades * (255.0 / white), 0.0, 255.0))
+        points["rgb"] = tones.reshape(*position.shape, -1)
         yield points.tobytes()

@@ -41,11 +41,6 @@ class Exhibit:
     failure: str | None = None
 
     @property
-    def values(self) -> dict[str, float]:
-        """Scores and, where they are known, the seconds."""
-        return self.scores | ({} if self.seconds is None else {"seconds": self.seconds})
-
-    @property
     def link(self) -> str:
         """The file's name as an attribute of HTML."""
         return escape(quote(self.file or ""))
@@ -109,15 +104,8 @@ def comparison_page(
 ) -> str:
     """Write the page in HTML, all names and texts escaped.
 
-    Parameters
-    ----------
-    title, facts, note
-        Title of the page, short facts in one line below it, and a sentence below the table.
-    columns, exhibits
-        Of the table; pictures, all of one size, in their order. The table says why others are
-        missing.
-    details
-        Squares to show magnified.
+    Below the title stand the ``facts`` in one line, the table of scores, a ``note``, the pictures,
+    all of one size, and the ``details`` of them magnified.
     """
     shown = [exhibit for exhibit in exhibits if exhibit.picture is not None]
     height, width = shown[0].picture.shape[:2]  # type: ignore[union-attr]
@@ -176,20 +164,20 @@ def _part(name: str) -> str:
 def _table(columns: Sequence[Column], exhibits: Sequence[Exhibit]) -> str:
     """Scores, one row a method, the best of every column marked."""
     rows = [e for e in exhibits if e.kind in ("method", "external")]
+    scores = [e.scores | ({} if e.seconds is None else {"seconds": e.seconds}) for e in rows]
     best, heads = {}, ""
     for column in columns:
-        values = [e.values.get(column.key, math.nan) for e in rows]
-        values = [value for value in values if not math.isnan(value)]
+        found = (own.get(column.key, math.nan) for own in scores)
+        values = [value for value in found if not math.isnan(value)]
         if len(values) > 1:
             best[column.key] = (max if column.higher_is_better else min)(values)
         arrow, word = ("↑", "more") if column.higher_is_better else ("↓", "less")
         heads += f'\n<th scope="col" title="{word} is better">{escape(column.label)} {arrow}</th>'
     body = ""
-    for exhibit in rows:
-        attribute = f'data-show="{exhibit.link}"'
-        cells = ""
+    for exhibit, own in zip(rows, scores, strict=True):
+        attribute, cells = f'data-show="{exhibit.link}"', ""
         for column in columns:
-            value = exhibit.values.get(column.key)
+            value = own.get(column.key)
             text = "–" if value is None else _rounded(value, column.digits)
             is_best = value is not None and value == best.get(column.key)
             cells += f'<td class="best">{text}</td>' if is_best else f"<td>{text}</td>"
@@ -223,15 +211,11 @@ def _detail(number: int, detail: Detail, exhibits: Sequence[Exhibit]) -> str:
             f'<img src="data:image/png;base64,{png}" alt="detail {number} of {name}">'
             f"<figcaption>{name}</figcaption></figure>\n"
         )
-    where = f"{side} × {side} pixels at {left}, {top}"
-    return (
-        f"<section><h2><b>{number}</b> {where}</h2>\n"
-        f'<div class="details">\n{cards}</div></section>\n'
-    )
+    head = f"<h2><b>{number}</b> {side} × {side} pixels at {left}, {top}</h2>"
+    return f'<section>{head}\n<div class="details">\n{cards}</div></section>\n'
 
 
 def _eight_bits(picture: Pixels) -> Pixels:
-    """Reduce 16 bits to 8."""
     return (picture >> 8).astype(np.uint8) if picture.dtype == np.uint16 else picture
 
 

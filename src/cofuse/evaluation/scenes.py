@@ -17,8 +17,7 @@ from pathlib import Path
 from cofuse.errors import CofuseError
 from cofuse.files.sources import picture_files
 
-_STACK, _TRUTH, _CLEAN = "stack", "truth", "clean"
-_NO_FRAMES = (_TRUTH, "source-map", "true-source-map")
+_NO_FRAMES = ("truth", "source-map", "true-source-map")
 
 
 @dataclass(frozen=True)
@@ -68,21 +67,21 @@ def gather_scene(
         if not place.is_dir():
             frames.append(place)
             continue
-        inner = place / _STACK
+        inner = place / "stack"
         files = picture_files(inner if inner.is_dir() else place)
         own = [path for path in files if path.stem not in _NO_FRAMES]
         if not own:
             raise CofuseError(f"{place} holds a truth but no frames; add the frames")
         frames += own
-        truths += sorted(path for path in place.glob(f"{_TRUTH}.*") if path.is_file())
-        if not clean_sources and (place / _CLEAN).is_dir():
-            clean += picture_files(place / _CLEAN)
+        truths += sorted(path for path in place.glob("truth.*") if path.is_file())
+        if not clean_sources and (place / "clean").is_dir():
+            clean += picture_files(place / "clean")
     if truth is None and len(truths) > 1:
         raise CofuseError(f"there are two truths, {truths[0]} and {truths[1]}; keep one")
     pictures = picture_files(list(fused))
     names = _short_names(pictures, [path.stem for path in pictures])
-    found = truth or (truths[0] if truths else None)
     results = dict(zip(names, pictures, strict=True))
+    found = truth or next(iter(truths), None)
     scene = Scene("", tuple(frames), tuple(clean), found, results)
     scene.check_files()
     return scene

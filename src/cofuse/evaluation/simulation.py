@@ -31,7 +31,6 @@ _CARDS = (
     ("astronaut", 0.25, 0.19, 164, 2.0),
     ("coffee", 0.00, 0.57, 156, -2.0),
 )
-_WALL_FOOT = 160  # the row of the sample "yard" where wall and ground meet
 _SMALLEST_SIDE = 16
 #: Most frames, and layers and objects of a scene: every layer is blurred for every frame.
 _MOST_FRAMES = 100
@@ -90,13 +89,12 @@ def simulate_stack(
     picture
         Sharp grey or RGB picture of uint8, uint16 or float values (floats: white is 1).
     frames, layers, objects
-        Number K of frames, focused at even steps from the nearest depth to the farthest; of
-        background layers (default K, at least 3: every frame has its layer); of objects. Each up
-        to 100.
+        Number K of frames, focused at even steps from near to far; of background layers (default
+        K, at least 3); of objects. Each up to 100.
     max_radius, sigma
-        Radius in pixels of the disc that blurs the farthest depth when the nearest is in focus, at
-        most half the scene's shorter side; standard deviation of the white noise in grey levels
-        (white is 255) whatever the dtype, up to 128.
+        Radius in pixels of the blur of the farthest depth when the nearest is in focus, at most
+        half the scene's shorter side; standard deviation of the white noise in 8-bit grey levels,
+        whatever the dtype, up to 128.
     foreground, shape
         Picture stretched over the scene to texture the objects (default `picture`, mirrored);
         (height, width) to cut out of the picture at a random place (default all of it).
@@ -191,7 +189,8 @@ def demo_simulation(*, frames: int = 5, sigma: float = 15.0, seed: int = 0) -> S
     check_number("seed", seed, 0, whole=True)
     focus = np.linspace(0.0, 1.0, frames)
     yard = sample_picture("yard").astype(np.float64)
-    height, width, ground = *yard.shape[:2], yard.shape[0] - _WALL_FOOT
+    height, width = yard.shape[:2]
+    ground = height - 160  # wall and ground meet in row 160
     # Along level ground the dioptres change evenly from row to row of a picture.
     row_depth = np.minimum((height - np.arange(height)) / ground, 1.0)
     row_plane = np.repeat(_nearest(focus, row_depth)[:, None], width, axis=1)

@@ -8,7 +8,7 @@ differ, so all of that is off.
 from __future__ import annotations
 
 import io
-from dataclasses import replace
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,8 @@ from cofuse.files.formats import jpeg_metadata
 from cofuse.files.metadata import Metadata, tiff_metadata
 from cofuse.images import Pixels
 
-#: Gamma of a screen (sRGB), and none.
+#: Power and slope at black of the tone curve: that of sRGB, and none.
 _GAMMA = {"display": (2.4, 12.92), "linear": (1.0, 1.0)}
-_TURNED = (5, 6)  # of LibRaw's numbers for orientation those that exchange rows and columns
-_HEIF_CHANNELS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}
 
 
 def inspect_raw(path: Path, *, balance: list[float] | None, mode: RawMode) -> Picture:
@@ -33,7 +31,7 @@ def inspect_raw(path: Path, *, balance: list[float] | None, mode: RawMode) -> Pi
         sizes, colour = raw.sizes, raw.num_colors > 1
     width, height = sizes.iwidth or sizes.width, sizes.iheight or sizes.height
     check_size(path, width, height)
-    if sizes.flip in _TURNED:
+    if sizes.flip in (5, 6):  # LibRaw's numbers for a quarter turn
         width, height = height, width
 
     def load() -> Pixels:
@@ -58,23 +56,20 @@ def raw_metadata(path: Path, mode: RawMode) -> Metadata:
     The file's own colour profile and resolution are left out: they are the preview's, or
     meaningless. Linear values get a profile with sRGB's colours and no gamma.
     """
-    icc = resources.files("cofuse").joinpath("data", "profiles", "linear-srgb.icc")
-    return replace(_raw_exif(path), icc=icc.read_bytes() if mode == "linear" else None)
-
-
-def _raw_exif(path: Path) -> Metadata:
-    """Collect EXIF and XMP."""
+    found, icc = Metadata(), None
     with path.open("rb") as file:
-        start = file.read(4)
-    if start in (b"II*\0", b"MM\0*"):
+        is_tiff = file.read(4) in (b"II*\0", b"MM\0*")
+    if is_tiff:
         found = tiff_metadata(path)
-        return Metadata(exif=found.exif, xmp=found.xmp)
-    with _opened_raw(path) as raw:
-        try:
-            preview = raw.extract_thumb()
-            return Metadata(exif=jpeg_metadata(io.BytesIO(preview.data)).exif)
-        except Exception:  # a file without a preview, or with one that is no JPEG
-            return Metadata()
+    else:
+        # A file may have no preview, or one that is no JPEG.
+        with _opened_raw(path) as raw, suppress(Exception):
+            preview = io.BytesIO(raw.extract_thumb().data)
+            found = Metadata(exif=jpeg_metadata(preview).exif)
+    if mode == "linear":
+        profiles = resources.files("cofuse") / "data" / "profiles"
+        icc = (profiles / "linear-srgb.icc").read_bytes()
+    return Metadata(icc, found.exif, found.xmp)
 
 
 def _opened_raw(path: Path) -> Any:
@@ -84,8 +79,7 @@ def _opened_raw(path: Path) -> Any:
     except ImportError:
         raise CofuseError(f"{path} is camera RAW; to read it: pip install 'cofuse[raw]'") from None
     raw = rawpy.RawPy()
-    with explained(path):
-        raw.open_file(str(path))
+    raw.open_file(str(path))
     return raw
 
 
@@ -103,13 +97,12 @@ def inspect_heif(path: Path) -> Picture:
     heif = _opened_heif(path)
     (width, height), (mode, _, bits), count = heif.size, heif.mode.partition(";"), len(heif)
     check_size(path, width, height)
-    if mode not in _HEIF_CHANNELS:
+    if mode not in ("L", "LA", "RGB", "RGBA"):
         raise CofuseError(f"{path} is a {heif.mode} picture; expected grey or RGB: convert it")
-    channels = _HEIF_CHANNELS[mode]
+    channels = len(mode)
 
     def load() -> Pixels:
-        heif = _opened_heif(path)
-        # Copied while the file is open: in some versions the view does not keep it alive.
+        heif = _opened_heif(path)  # a name, as in some versions the view does not keep it alive
         pixels: Pixels = np.array(heif)
         return pixels.reshape(height, width, channels) if channels > 1 else pixels
 

@@ -32,12 +32,15 @@ OnDamage = Literal["refuse", "warn"]
 #: A header that declares more pixels is taken for a decompression bomb.
 _MOST_PIXELS = 1_000_000_000
 
+#: The most bytes that deflate packs into one.
+DEFLATE_RATIO = 1032
+
 # Without a handler Python would print the codecs' log messages on stderr, beside the one line of
 # our error. An application that sets up logging still gets them.
 for _codec in ("PIL", "imagecodecs", "tifffile"):
     logging.getLogger(_codec).addHandler(logging.NullHandler())
 
-#: Pillow warns about odd metadata; Python's warning filters are one global list, not one a thread.
+#: Taken to change Python's warning filters, which all threads share.
 warnings_lock = threading.Lock()
 
 #: What to convert a Pillow mode into; modes that are not here are refused.
@@ -68,32 +71,26 @@ class Picture:
 
     def decode(self) -> Pixels:
         """Decode the pixels without alpha."""
-        pixels = self._decode()
-        if pixels.ndim == 3:
-            pixels = pixels[..., :3] if self.colour else pixels[..., 0]
-        return np.ascontiguousarray(pixels)
+        return np.ascontiguousarray(self._decode()[0])
 
     def decode_alpha(self) -> Pixels | None:
         """Decode alpha, shape (H, W); None if all pixels are opaque."""
-        if not self.alpha:
-            return None
-        pixels = self._decode()
-        alpha = pixels[..., -1]
-        if pixels.shape == self.shape or (alpha == white_of_type(self.dtype)).all():
+        alpha = self._decode()[1] if self.alpha else None
+        if alpha is None or (alpha == white_of_type(self.dtype)).all():
             return None
         return np.ascontiguousarray(alpha)
 
-    def _decode(self) -> Pixels:
-        """Decode all channels, upright, and compare with the header."""
+    def _decode(self) -> tuple[Pixels, Pixels | None]:
+        """Decode pixels and alpha, upright, and compare with the header."""
         with explained(self.label):
-            pixels = _upright(self.load(), self.orientation)
-        shape = pixels.shape
-        if self.alpha and pixels.ndim == 3 and shape[2] in (2, 4):
-            shape = shape[:2] if shape[2] == 2 else (*shape[:2], 3)
-        if shape != self.shape or pixels.dtype != self.dtype:
-            found, declared = describe(shape, pixels.dtype), describe(self.shape, self.dtype)
+            pixels, alpha = _upright(self.load(), self.orientation), None
+        if self.alpha and pixels.shape[2:] in ((2,), (4,)):
+            pixels, alpha = pixels[..., :-1], pixels[..., -1]
+            pixels = pixels[..., 0] if pixels.shape[2] == 1 else pixels
+        if pixels.shape != self.shape or pixels.dtype != self.dtype:
+            found, declared = describe(pixels.shape, pixels.dtype), describe(self.shape, self.dtype)
             raise damaged(self.label, f"is {found} but its header says {declared}")
-        return pixels
+        return pixels, alpha
 
 
 def _upright(pixels: Pixels, orientation: int) -> Pixels:
@@ -104,7 +101,7 @@ def _upright(pixels: Pixels, orientation: int) -> Pixels:
         pixels = pixels[:, ::-1]
     if orientation in (3, 4, 7, 8):
         pixels = pixels[::-1]
-    return np.ascontiguousarray(pixels)
+    return pixels
 
 
 def orientation_of(block: bytes | None) -> int:
@@ -191,9 +188,9 @@ def inspect_with_pillow(path: Path, plugin: Callable[[Any], Any]) -> tuple[Pictu
         with opened_with_pillow(path, plugin) as image:
             return np.array(image.convert(target))
 
-    colour, alpha, dtype = target != "L", target == "RGBA", np.dtype(np.uint8)
-    turned = orientation_of(info.get("exif"))
     picture = Picture(
-        *(str(path), width, height, colour, dtype, load, alpha, note), orientation=turned
+        *(str(path), width, height, target != "L", np.dtype(np.uint8), load, target == "RGBA"),
+        left_out=note,
+        orientation=orientation_of(info.get("exif")),
     )
     return picture, info

@@ -11,6 +11,7 @@ import re
 import struct
 import warnings
 import zlib
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,6 +20,7 @@ import numpy as np
 
 from cofuse.errors import CofuseError
 from cofuse.files.decoding import (
+    DEFLATE_RATIO,
     OnDamage,
     Picture,
     check_size,
@@ -28,15 +30,14 @@ from cofuse.files.decoding import (
     several_note,
     warnings_lock,
 )
-from cofuse.files.exif import parse_block
+from cofuse.files.exif import Field, parse_block
 from cofuse.files.metadata import INCH_IN_METRES, LARGEST_BLOCK, MOST_BOXES, Metadata
 from cofuse.images import Pixels
 
 JPEG_XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _ICC = b"ICC_PROFILE\0"
-
-_SCAN, _END, _PROGRESSIVE = 0xDA, 0xD9, 0xC2
-_METADATA = {*range(0xE0, 0xF0), 0xFE}
+_SCAN, _PROGRESSIVE, _METADATA = 0xDA, 0xC2, {*range(0xE0, 0xF0), 0xFE}
+_END = b"\xff\xd9"
 #: Among packed pixels a marker is 0xff followed neither by zero nor by a restart.
 _MARKER = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd8]")
 
@@ -48,10 +49,7 @@ _ENTRIES, _CLASS, _PREVIEW = 0xB002, 0xFF0000, 0x010000
 _DAMAGE = ("Corrupt JPEG data: ", "Premature end of JPEG file", "Inconsistent progression")
 
 PNG_XMP = b"XML:com.adobe.xmp"
-
 _WANTED = {b"IHDR", b"acTL", b"eXIf", b"iCCP", b"pHYs", b"iTXt", b"tRNS"}
-#: The most bytes that deflate packs into one.
-_DEFLATE_RATIO = 1032
 
 
 def inspect_jpeg(path: Path, *, on_damage: OnDamage) -> Picture:
@@ -68,26 +66,26 @@ def inspect_jpeg(path: Path, *, on_damage: OnDamage) -> Picture:
 
         nonlocal warned
         data = path.read_bytes()
-        try:
+        with suppress(ValueError):
             kind = "RGB" if picture.colour else "GRAY"
             pixels: Pixels = simplejpeg.decode_jpeg(data, colorspace=kind)
             return pixels if picture.colour else pixels[..., 0]
-        except ValueError:
-            pixels = imagecodecs.jpeg8_decode(data)  # raises where nothing can be decoded
+        pixels = imagecodecs.jpeg8_decode(data)  # raises where nothing can be decoded
         complaint = _complaint_about_pixels(data)
-        if complaint is not None and not complaint.startswith(_DAMAGE):
+        if complaint is None:
+            return pixels
+        if not complaint.startswith(_DAMAGE):
             return picture.load()  # Pillow notices at least where a file was cut
-        if complaint is not None:
-            damage = complaint.removeprefix(_DAMAGE[0]) + _blank_end(pixels)
-            if on_damage == "refuse":
-                raise CofuseError(
-                    f"{path} is damaged ({damage}); copy the file again, or set on_damage to "
-                    "'warn' to take it as it is"
-                )
-            if not warned:
-                warned = True
-                with warnings_lock:  # another thread may have silenced them for Pillow
-                    warnings.warn(f"{path} is damaged ({damage}); taken as it is", stacklevel=2)
+        damage = complaint.removeprefix(_DAMAGE[0]) + _blank_end(pixels)
+        if on_damage == "refuse":
+            raise CofuseError(
+                f"{path} is damaged ({damage}); copy the file again, or set on_damage to "
+                "'warn' to take it as it is"
+            )
+        if not warned:
+            warned = True
+            with warnings_lock:  # another thread may have silenced them for Pillow
+                warnings.warn(f"{path} is damaged ({damage}); taken as it is", stacklevel=2)
         return pixels
 
     return replace(picture, load=load, left_out=left_out)
@@ -114,7 +112,7 @@ def _picture_count(index: bytes) -> int:
         found = parse_block(index, frozenset({_ENTRIES}))
     except ValueError:
         return 1
-    table = found.image[_ENTRIES].data if _ENTRIES in found.image else b""
+    table = found.image.get(_ENTRIES, Field(0, b"")).data
     kinds = struct.iter_unpack(f"{found.order}I12x", table[: len(table) // 16 * 16])
     return sum(int(kind) & _CLASS != _PREVIEW for (kind,) in kinds)
 
@@ -125,13 +123,12 @@ def jpeg_without_metadata(data: bytes) -> bytes:
     A missing end marker is added, except to progressive files: where these have several scans,
     only the marker shows that none is missing.
     """
-    parts, place, in_scan, progressive = [b"\xff\xd8"], 2, False, False
-    end = bytes((0xFF, _END))
+    parts, place, in_scan, progressive, end = [b"\xff\xd8"], 2, False, False, _END
     for _ in range(MOST_BOXES):
         found = _MARKER.search(data, place)
         if in_scan:
             parts.append(data[place : found.start() if found else None].rstrip(b"\xff"))
-        if found is None or found[0] == end:
+        if found is None or found[0] == _END:
             end = b"" if found is None and progressive else end
             break
         marker, start = found[0][-1], found.end()
@@ -178,7 +175,7 @@ def inspect_png(path: Path) -> Picture:
     width, height, depth, kind = struct.unpack(">IIBB", chunks[b"IHDR"][:10])
     frames = chunks.get(b"acTL", b"")[:4]
     bits = depth * {2: 3, 4: 2, 6: 4}.get(kind, 1)
-    check_size(path, width, height, bits=bits, packed=packed, ratio=_DEFLATE_RATIO)
+    check_size(path, width, height, bits=bits, packed=packed, ratio=DEFLATE_RATIO)
 
     def load() -> Pixels:
         # Pillow would silently reduce 16-bit RGB to 8 bits.
@@ -285,6 +282,7 @@ def inspect_bmp(path: Path) -> Picture:
 
 def bmp_metadata(path: Path) -> Metadata:
     """Read the resolution of a BMP file, the only metadata it holds."""
-    with path.open("rb") as file:
-        x, y = struct.unpack_from("<ii", file.read(54).ljust(54, b"\0"), 38)
-    return Metadata(dpi=(x * INCH_IN_METRES, y * INCH_IN_METRES) if x > 0 and y > 0 else None)
+    from PIL.BmpImagePlugin import BmpImageFile
+
+    with opened_with_pillow(path, BmpImageFile) as image:
+        return Metadata(dpi=image.info.get("dpi"))

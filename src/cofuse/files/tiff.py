@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from cofuse.errors import CofuseError
-from cofuse.files.decoding import Picture, check_size, damaged
+from cofuse.files.decoding import DEFLATE_RATIO, Picture, check_size, damaged
 from cofuse.files.exif import Directories
 from cofuse.images import Pixels
 from cofuse.images.values import white_of_type
@@ -32,9 +32,8 @@ _EXTRA_SAMPLE = (
     "has a sample more than its colours that it does not call transparency; it is left out"
 )
 
-#: The most bytes that one packed byte stands for: unpacked, LZW, JPEG, deflate, PackBits; others.
-_RATIOS = {1: 1, 5: 4096, 7: 2048, 8: 1032, 32946: 1032, 32773: 128}
-_RATIO = 65536
+#: The most bytes that one packed byte stands for: unpacked, LZW, JPEG, deflate, PackBits.
+_RATIOS = {1: 1, 5: 4096, 7: 2048, 8: DEFLATE_RATIO, 32946: DEFLATE_RATIO, 32773: 128}
 _READ_AHEAD = 4 * 2**20
 _MOST_PAGES = 20_000
 
@@ -241,7 +240,7 @@ def _check_segments(page: Any, label: str) -> None:
     ):
         raise damaged(label, "lacks part of its pixels")
     bits = page.bitspersample * page.samplesperpixel * page.imagedepth
-    ratio = _RATIOS.get(int(page.compression), _RATIO)
+    ratio = _RATIOS.get(int(page.compression), 65536)
     width, height, packed = page.imagewidth, page.imagelength, sum(lengths)
     check_size(label, width, height, bits=bits, packed=packed, ratio=ratio)
 

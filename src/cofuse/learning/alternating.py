@@ -1,12 +1,12 @@
 """Learn an operator by alternation: code every patch, then renew every row.
 
 Taken literally the alternation collapses: all rows become one vector, because a row that is
-orthogonal to every patch costs nothing. Three things keep the rows apart, all of them the rank
-condition of the model taken seriously; the first alone already prevents the total collapse:
+orthogonal to every patch costs nothing. Three things keep the rows apart; the first alone prevents
+the total collapse:
 
-* patches and rows live in the mean-free space, so the constant vector is no candidate;
-* a patch's co-support is not "where the thresholded coefficient is zero" but its smallest
-  coefficients whose rows have rank m − r, so rows compete for patches;
+* patches and rows are mean-free, so the constant vector is no candidate;
+* a patch's co-support is its smallest coefficients whose rows have rank m − r, and not all that a
+  threshold sets to zero, so rows compete for patches;
 * a row that comes within ``max_coherence`` of an earlier one, or that too few patches use, is
   redrawn as the vector orthogonal to randomly drawn patches.
 
@@ -31,22 +31,14 @@ from cofuse.operators import AnalysisOperator, coherence
 from cofuse.operators.cosparse import CosparseCode, cosparse_code, select_cosupport
 from cofuse.progress import Progress, ProgressCallback, SolverTrace, silent
 
-__all__ = ["LearnedOperator", "LearningSettings", "learn_operator", "learn_separable_operator"]
-
 Array = NDArray[np.float64]
 #: A renewed operator, the co-supports (h, N) it was renewed by, and how many rows were redrawn.
 _Renewed = tuple[AnalysisOperator, NDArray[np.bool_], int]
 
-#: A row used by fewer patches than this share of the average row's is redrawn.
-_LEAST_USAGE = 0.1
-
-#: Largest numbers that still come to an end: all patches are coded with all rows in every round.
-_MOST = {"rows": 4096, "rounds": 10_000, "coding_iterations": 10_000}
-
 
 @dataclass(frozen=True)
 class LearningSettings:
-    """Choices of the learner; the letter gives patch size, rows and patches, the rest is ours.
+    """Choices of the learner.
 
     Attributes
     ----------
@@ -78,7 +70,8 @@ class LearningSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, most in _MOST.items():
+        # All patches are coded with all rows in every round: larger numbers would never end.
+        for name, most in (("rows", 4096), ("rounds", 10_000), ("coding_iterations", 10_000)):
             check_number(name, getattr(self, name), 1, most, whole=True)
         if self.subspace_dimension is not None:
             check_number("subspace_dimension", self.subspace_dimension, whole=True)
@@ -88,9 +81,8 @@ class LearningSettings:
 
     def rank(self, pixels: int) -> int:
         """Rank m − r of the co-supports of patches with m ``pixels``."""
-        if self.subspace_dimension is None:
-            return pixels - round(3 * pixels / 7)
-        return pixels - self.subspace_dimension
+        dimension = self.subspace_dimension
+        return pixels - (round(3 * pixels / 7) if dimension is None else dimension)
 
 
 @dataclass(frozen=True)
@@ -117,7 +109,7 @@ def learn_operator(
 
     def renew(operator: AnalysisOperator, x: Array) -> _Renewed:
         rows = operator.rows.copy()
-        cosupport = _cosupports(operator, x, settings)
+        cosupport = select_cosupport(rows @ x, rows, settings.rank(len(x)))
         for j in range(len(rows)):
             rows[j] = _renewed(noisy[:, cosupport[j]], rows[j])
         redrawn = _redraw(rows, cosupport.sum(axis=1), settings.max_coherence, noisy, rng)
@@ -153,8 +145,8 @@ def learn_separable_operator(
         redrawn = 0
         for place in (0, 1):
             assert operator.factors is not None
-            cosupport = _cosupports(operator, x, settings)
-            factors = [factor.copy() for factor in operator.factors]
+            rows, factors = operator.rows, [factor.copy() for factor in operator.factors]
+            cosupport = select_cosupport(rows @ x, rows, settings.rank(len(x)))
             redrawn += _renew_factor(factors, place, squares, cosupport, settings, rng)
             operator = AnalysisOperator.from_factors(*factors, name=name)
         return operator, cosupport, redrawn
@@ -191,8 +183,11 @@ def _alternate(
             start=code,
         )
         operator, cosupport, redrawn = renew(operator, code.patches)
+        # Mean over the patches of ½‖x − y‖² + λ‖Ωx‖₁.
+        fit = 0.5 * ((code.patches - noisy) ** 2).sum()
+        objective = fit + settings.weight * np.abs(operator.rows @ code.patches).sum()
         measured = {
-            "objective": _objective(code.patches, noisy, operator, settings.weight),
+            "objective": float(objective / noisy.shape[1]),
             "coherence": coherence(operator.rows),
             "least usage": float(cosupport.mean(axis=1).min()),
             "rank": float(np.linalg.matrix_rank(operator.rows)),
@@ -211,24 +206,10 @@ def _alternate(
     return operator, trace
 
 
-def _objective(x: Array, noisy: Array, operator: AnalysisOperator, weight: float) -> float:
-    """Mean over the patches of ½‖x − y‖² + λ‖Ωx‖₁."""
-    fit = 0.5 * ((x - noisy) ** 2).sum()
-    return float((fit + weight * np.abs(operator.rows @ x).sum()) / noisy.shape[1])
-
-
 def _with_noise(patches: Array, length: float, rng: np.random.Generator) -> Array:
     """Add white, mean-free noise of the given mean length to every patch."""
     noise = rng.normal(scale=length * len(patches) ** -0.5, size=patches.shape)
     return np.asarray(patches + noise - noise.mean(axis=0))
-
-
-def _cosupports(
-    operator: AnalysisOperator, x: Array, settings: LearningSettings
-) -> NDArray[np.bool_]:
-    """For every patch its smallest coefficients whose rows have rank m − r, (h, N)."""
-    rows = operator.rows
-    return select_cosupport(rows @ x, rows, settings.rank(len(x)))
 
 
 def _least_excited(patches: Array) -> Array:
@@ -246,27 +227,20 @@ def _least_excited(patches: Array) -> Array:
 
 
 def _renewed(patches: Array, old: Array) -> Array:
-    """Renew a row from the patches that use it; it points the way the old one did.
-
-    A singular vector's sign is arbitrary; the coding goes on from coefficients and multipliers
-    of the old rows, which a flipped sign would make the worst possible start.
-    """
+    """Renew a row from the patches that use it; it points the way the old one did."""
+    # The next coding starts from the old rows' coefficients, which a flipped sign would spoil.
     vector = _least_excited(patches)
     return -vector if vector @ old < 0 else vector
 
 
 def _drawn_row(patches: Array, rng: np.random.Generator) -> Array:
     """Draw the mean-free vector orthogonal to m − 2 random patches: exactly one direction."""
-    chosen = patches[:, rng.choice(patches.shape[1], size=len(patches) - 2, replace=False)]
-    return _least_excited(chosen)
+    chosen = rng.choice(patches.shape[1], size=len(patches) - 2, replace=False)
+    return _least_excited(patches[:, chosen])
 
 
 def _redraw(
-    rows: Array,
-    usage: NDArray[Any],
-    max_coherence: float,
-    patches: Array,
-    rng: np.random.Generator,
+    rows: Array, usage: Array, max_coherence: float, patches: Array, rng: np.random.Generator
 ) -> int:
     """Replace, in place, rows too close to an earlier one or too little used; count them."""
     replaced = 0
@@ -274,7 +248,7 @@ def _redraw(
         attempts = 0
         while attempts < 50 and (
             (j > 0 and np.abs(rows[:j] @ rows[j]).max() > max_coherence)
-            or (attempts == 0 and usage[j] < _LEAST_USAGE * usage.mean())
+            or (attempts == 0 and usage[j] < 0.1 * usage.mean())
         ):
             rows[j] = _drawn_row(patches, rng)
             attempts += 1

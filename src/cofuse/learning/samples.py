@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
 
-__all__ = ["MOST_PATCHES", "normalise_patches", "sample_patches"]
-
 #: As many patches of 7 x 7 pixels take half a gigabyte, and a few times that while they are coded.
 MOST_PATCHES = 1_000_000
 

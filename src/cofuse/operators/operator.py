@@ -14,7 +14,6 @@ import io
 import itertools
 import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
@@ -38,9 +37,8 @@ _FORMAT = "cofuse-operator"
 _FORMAT_VERSION = 1
 _TOLERANCE = 1e-6
 _LARGEST_SIDE = 32
-#: Patch rows and columns whose coefficients are computed at a time: so few that they fit the cache,
-#: and that products of matrices are too small to be spread over threads, which would wait more
-#: than work.
+#: Patch rows and columns whose coefficients are computed at a time: few enough for the cache, and
+#: for matrix products that are not spread over threads, which would wait more than work.
 _BLOCK = 8, 512
 
 
@@ -135,20 +133,12 @@ class AnalysisOperator:
     ) -> NDArray[np.float32]:
         """Sum of the magnitudes of the coefficients of patches, ``‖Ω W_ij I‖₁``.
 
-        Parameters
-        ----------
-        picture
-            A grey picture, (H, W).
-        step
-            Distance in pixels of the patches, from the first row and column on.
-        thresholds
-            One for each row of Ω, taken off every magnitude; what is below counts nothing.
-
-        Returns
-        -------
-        array
-            One number a patch, shape (⌈(H − n + 1) / step⌉, ⌈(W − n + 1) / step⌉).
+        A grey picture (H, W) has patches every ``step`` pixels, from the first row and column on:
+        the result has shape (⌈(H − n + 1) / step⌉, ⌈(W − n + 1) / step⌉). Each row of Ω can have a
+        threshold, which is subtracted from its magnitudes; negative differences count as 0.
         """
+        import cv2  # takes a while to load
+
         n = self.patch_size
         patch_positions(picture.shape, n, 1)  # refuses a picture below patch size
         picture = np.ascontiguousarray(picture, np.float32)
@@ -160,9 +150,10 @@ class AnalysisOperator:
             left, right = self.factors
             limits = np.append(0.0, limits).reshape(len(left), len(right)).T[:, None, :, None]
         left, limits = left.astype(np.float32), limits.astype(np.float32)
-        # The picture filtered along its rows by B, or only shifted, and windows of n rows of it:
-        # (planes, patch rows, n, patch columns), all views of one array.
-        planes = _filtered_rows(picture, right, step)
+        # The picture filtered along its rows by B, or only shifted, and views of n rows of it, of
+        # shape (planes, patch rows, n, patch columns).
+        filtered = [cv2.filter2D(picture, -1, taps[None], anchor=(0, 0)) for taps in right]
+        planes = np.stack([plane[:, : 1 - n : step] for plane in filtered])
         windows = sliding_window_view(planes, n, axis=1)[:, ::step].swapaxes(2, 3)
         result = np.empty(windows.shape[1::2], np.float32)
         for row, column in itertools.product(*map(range, (0, 0), result.shape, _BLOCK)):
@@ -182,25 +173,15 @@ class AnalysisOperator:
     def squared_norm(self) -> float:
         """Bound ‖Ω_F‖² of the operator on every patch of a picture, by its filters' spectra.
 
-        Filtering a picture with all h filters has as squared norm the maximum over frequencies of
-        Σ_j |ω̂_j|²; leaving patches out at the border can only lower it. That sum is a
-        trigonometric polynomial of degree n − 1 in both frequencies: between N samples a side it
-        exceeds the largest sample by at most 1 / cos²(π (n − 1) / N).
+        Filtering with all h filters has as squared norm the maximum over frequencies of Σ_j |ω̂_j|²;
+        leaving patches out at the border can only lower it. This sum is a trigonometric polynomial
+        of degree n − 1 in both frequencies: between N samples a side it exceeds the largest sample
+        by at most the factor 1 / cos²(π (n − 1) / N).
         """
         samples = 32 * self.patch_size
         spectrum = np.fft.rfft2(self.filters, s=(samples, samples))
         largest = (np.abs(spectrum) ** 2).sum(axis=0).max()
         return float(largest / np.cos(np.pi * (self.patch_size - 1) / samples) ** 2)
-
-
-def _filtered_rows(picture: Array, filters: Array, step: int) -> NDArray[np.float32]:
-    """Correlate every row of a picture with filters (count, n), at every ``step``-th column."""
-    import cv2  # takes a while to load
-
-    whole = picture.shape[1] - filters.shape[1] + 1
-    return np.stack(
-        [cv2.filter2D(picture, -1, taps[None], anchor=(0, 0))[:, :whole:step] for taps in filters]
-    )
 
 
 def coherence(rows: Array) -> float:
@@ -230,13 +211,6 @@ def finite_difference_operator(patch_size: int = 7) -> AnalysisOperator:
     return AnalysisOperator(rows, name=f"differences-{patch_size}")
 
 
-_BUILDERS = {
-    "dct": dct_operator,
-    "overcomplete-dct": overcomplete_dct_operator,
-    "differences": finite_difference_operator,
-}
-
-
 def load_operator(name: str | Path) -> AnalysisOperator:
     """Find an operator by its shipped name, by a built-in one such as ``dct-7``, or in a file."""
     check_path("operator", name)
@@ -244,9 +218,14 @@ def load_operator(name: str | Path) -> AnalysisOperator:
         shipped = resources.files("cofuse").joinpath("data", "operators", f"{name}.npz")
         with resources.as_file(shipped) as path:
             return read_operator(path)
-    built = re.fullmatch(r"(dct|overcomplete-dct|differences)-(\d+)", str(name))
-    if built and len(built[2]) < 3 and 2 <= int(built[2]) <= _LARGEST_SIDE:
-        return _BUILDERS[built[1]](int(built[2]))
+    built_in = {
+        "dct": dct_operator,
+        "overcomplete-dct": overcomplete_dct_operator,
+        "differences": finite_difference_operator,
+    }
+    kind, _, side = str(name).rpartition("-")
+    if kind in built_in and side in map(str, range(2, _LARGEST_SIDE + 1)):
+        return built_in[kind](int(side))
     if not os.path.exists(name):  # noqa: PTH110 - unlike Path, says so of any name
         raise CofuseError(
             f"there is no operator or file named {name}; shipped are "
@@ -316,7 +295,7 @@ def _cosines(count: int, length: int) -> NDArray[np.float64]:
 
 def _check_rows(rows: Array, name: str) -> None:
     """Refuse a matrix that is no operator."""
-    if rows.ndim != 2 or rows.dtype.kind != "f" or rows.shape[0] < 1:
+    if rows.ndim != 2 or rows.dtype.kind != "f" or not len(rows):
         raise CofuseError(f"operator {name}: expected a matrix of floats, got {rows.shape}")
     side = round(rows.shape[1] ** 0.5)
     if side < 2 or side * side != rows.shape[1]:

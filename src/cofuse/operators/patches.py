@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
 
-__all__ = ["add_patches", "average_patches", "patch_positions", "take_patches"]
-
 Array = NDArray[Any]
 Positions = tuple[NDArray[np.intp], NDArray[np.intp]]
 

@@ -11,14 +11,6 @@ from cofuse.images import Levels
 from cofuse.operators import AnalysisOperator
 from cofuse.progress import Progress, ProgressCallback, SolverTrace, silent
 
-#: The objective of float32 pictures wavers by this much without having risen.
-_ROUNDING = 1e-6
-
-#: Iterations between looks at the duality gap.
-_LOOK_EVERY = 10
-#: Coefficients that are computed at a time, so that they fit the cache.
-_COEFFICIENTS = 300_000
-
 Duals = NDArray[np.float32]
 
 
@@ -61,11 +53,11 @@ def reconstruct(
         last_spread = spread
         spread = _ascend(dual, previous, ahead, operator, momentum, step, weight)
         last_value, value = value, float(np.square(estimate - spread, dtype=np.float64).sum())
-        if value > last_value * (1.0 + _ROUNDING):
+        if value > last_value * (1.0 + 1e-6):  # by more than float32 rounds
             pace = 1.0
         next_pace = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * pace * pace))
         momentum, pace = (pace - 1.0) / next_pace, next_pace
-        if iteration % _LOOK_EVERY == 0 or iteration == max_iterations:
+        if iteration % 10 == 0 or iteration == max_iterations:
             norm, inner = _pairing(dual, estimate - spread, operator)
             gap = max(weight * norm - inner, 0.0)
             error = float(np.sqrt(2.0 * gap / estimate.size))
@@ -121,7 +113,7 @@ def _pairing(dual: Duals, image: Levels, operator: AnalysisOperator) -> tuple[fl
 def _bands(dual: Duals, patch_size: int) -> Iterator[tuple[slice, slice]]:
     """Bands of patch rows, each with the rows of the picture that they lie in."""
     height, filters, width = dual.shape
-    band = max(1, _COEFFICIENTS // (filters * width))
+    band = max(1, 300_000 // (filters * width))  # as many coefficients as fit the cache
     for start in range(0, height, band):
         stop = min(start + band, height)
         yield slice(start, stop), slice(start, stop + patch_size - 1)

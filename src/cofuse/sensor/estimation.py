@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +18,7 @@ from cofuse.arguments import check_callback
 from cofuse.images import Stack
 from cofuse.progress import ProgressCallback, silent
 from cofuse.sensor.law import BANDS, SHARES, Array, NoiseLaw, NoiseModel
-from cofuse.sensor.sampling import FIRST, Candidates, Curve, Floor, Sample, sample_stack
+from cofuse.sensor.sampling import DOUBT, FIRST, Candidates, Curve, Floor, Sample, sample_stack
 
 #: What the variance at one brightness is off by, relatively, by texture that no test finds.
 _TEXTURE_ERROR = 0.06
@@ -50,11 +49,8 @@ _COARSE, _COARSE_PATCHY, _COARSE_ERROR = 0.3, 1.2, 0.4
 _COLOUR_ERROR = 0.3
 #: What every level is off by, relatively, by detail that no test finds.
 _HIDDEN_ERROR = 0.06
-#: Level below which nothing is told apart, in units of a frame's noise, and its logarithm.
+#: Level below which nothing is told apart, in units of a frame's noise.
 _LEAST = 1e-3
-_NOTHING = float(np.log(_LEAST))
-#: More detail than this says no more about what is left of it where there is least.
-_MOST_DETAIL, _DOUBT = 50.0, 1.5
 #: Doubt of a band that has hardly any detail.
 _LITTLE_DOUBT = 0.5
 
@@ -64,7 +60,7 @@ def estimate_noise(
 ) -> NoiseLaw:
     """Estimate the noise of a stack, or of arrays, as `fuse` does that is not told it.
 
-    Every frame is read once, and of it only some windows. Frames have to lie in place, as for
+    Some windows of every frame are read, each frame once. Frames have to lie in place, as for
     `fuse`.
 
     Examples
@@ -77,25 +73,15 @@ def estimate_noise(
     """
     check_callback("progress", progress)
     stack = Stack.of(stack)
-    return law_of(sample_stack(stack, progress), colour=stack.is_colour)
-
-
-def noise_level(picture: NDArray[np.float32]) -> float:
-    """Estimate the standard deviation of the noise of one grey picture given in grey levels."""
-    return estimate_noise(Stack.from_arrays([picture], white=255.0)).overall
-
-
-def law_of(sample: Sample, *, colour: bool) -> NoiseLaw:
-    """Make a law of what was seen of a stack."""
-    blocks, planes = sample.blocks, 3 if colour else 1
-    bands = sample.combined
-    if not bands:  # smaller than a block: nobody knows
-        nothing = NoiseLaw.white(0.0, frames=len(sample.same), colour=colour)
+    sample = sample_stack(stack, progress)
+    bands, blocks = sample.combined, sample.blocks
+    if not bands:  # Frames are smaller than a block: nothing is known.
+        nothing = NoiseLaw.white(0.0, frames=len(stack), colour=stack.is_colour)
         return replace(nothing, errors=np.ones_like(nothing.levels), estimated=True)
     rows = _by_brightness(bands[0], sample)
-    shape = fit_model(rows)
+    shape = _fit_model(rows)
     curve = shape.sigma_at if shape.gain > 0 else _curve(rows, bands[0], sample)
-    profile, errors = _profile(bands, curve, planes, jpeg=blocks > 0)
+    profile, errors = _profile(bands, curve, 3 if stack.is_colour else 1, jpeg=blocks > 0)
     levels, frame_errors = _by_frame(sample, curve, profile)
     # Of a channel's values in a typical frame, where the curve is 1.
     total = float(np.sqrt(np.median(np.mean(levels**2 @ SHARES, axis=1))))
@@ -109,20 +95,25 @@ def law_of(sample: Sample, *, colour: bool) -> NoiseLaw:
     return NoiseLaw(model, levels, all_errors, brightness, blocks, estimated=True)
 
 
+def noise_level(picture: NDArray[np.float32]) -> float:
+    """Estimate the standard deviation of the noise of one grey picture given in grey levels."""
+    return estimate_noise(Stack.from_arrays([picture], white=255.0)).overall
+
+
 def _by_brightness(finest: Candidates, sample: Sample) -> Array:
     """Find the variance at every brightness: rows of grey level, variance, and relative error.
 
-    How much detail there is, and may be left in it, is what single frames show: where detail fills
-    a picture a combination of few has it everywhere, as noise is.
+    The error grows with the detail that single frames have. Where detail fills a picture, a
+    combination of few frames has it everywhere, as noise is, and so does not show it.
     """
     rows = finest.by_brightness(_BRIGHTNESS_STEP)
-    frames = Candidates.together([frame[0] for frame in sample.alone])
-    alone = frames.by_brightness(_BRIGHTNESS_STEP)
     reach = _MARGIN * np.sqrt(rows[:, 1]) * np.median(sample.rough)
     rows = rows[(rows[:, 1] > 0) & (rows[:, 0] > reach) & (rows[:, 0] < 255.0 - reach)]
-    if len(rows) and len(alone):
-        detail = np.interp(rows[:, 0], alone[:, 0], np.minimum(alone[:, 3], _MOST_DETAIL))
-        rows[:, 2] = np.hypot(rows[:, 2], np.log(detail) ** _DOUBT)
+    alone = Candidates.together([frame[0] for frame in sample.alone])
+    seen = alone.by_brightness(_BRIGHTNESS_STEP)
+    if len(seen):
+        detail = np.interp(rows[:, 0], seen[:, 0], seen[:, 3])
+        rows[:, 2] = np.hypot(rows[:, 2], np.log(detail) ** DOUBT)
     return rows[:, :3]
 
 
@@ -132,14 +123,14 @@ def _curve(rows: Array, finest: Candidates, sample: Sample) -> Curve:
     Tone curves make noise rise and fall with brightness. Without evidence the noise of a brightness
     is that of all.
     """
-    least = finest.floor(0, np.ones_like).variance
+    least = finest.floor().variance
     if not len(rows) or not least:
         return np.ones_like
     level, variance, error = rows.T
     near = np.exp(-0.5 * ((level[:, None] - level) / _BRIGHTNESS_STEP) ** 2)
     near /= error**2 + _HIDDEN_ERROR**2
     # A picture full of detail may have it at some brightnesses and not at others.
-    full = np.median([_doubt(frame[0].floor(0, np.ones_like)) for frame in sample.alone])
+    full = np.median([frame[0].floor().doubt for frame in sample.alone])
     usual = (_BRIGHTNESS_ERROR * np.exp(-full)) ** -2
     logs = (near @ np.log(variance) + usual * np.log(least)) / (near.sum(axis=1) + usual)
     mean = np.mean(np.exp(np.interp(finest.brightness, level, logs)))
@@ -167,15 +158,14 @@ def _profile(
 def _floor(band: Candidates, number: int, plane: int, curve: Curve, *, jpeg: bool) -> Floor:
     """Measure a band; where noise may be rounded away in some blocks, in more of them.
 
-    That may be in fine chrominance, and after a JPEG in all of it and in the finest luminance; but
-    where luminance has much detail more blocks would have it.
+    That may be in fine chrominance, and after a JPEG in all of it and in the finest luminance. If
+    luminance has much detail, more blocks would have it too.
     """
     if plane:
-        return band.floor(plane, curve, _FIRST_ROUNDED if jpeg or number < 2 else FIRST)
-    floor = band.floor(plane, curve)
-    if jpeg and number == 0 and _doubt(floor) < _LITTLE_DOUBT:
-        return band.floor(plane, curve, _FIRST_ROUNDED)
-    return floor
+        rounded = jpeg or number < 2
+    else:
+        rounded = jpeg and number == 0 and band.floor(0, curve).doubt < _LITTLE_DOUBT
+    return band.floor(plane, curve, _FIRST_ROUNDED if rounded else FIRST)
 
 
 def _smooth(
@@ -184,130 +174,118 @@ def _smooth(
     """Weigh what was measured in every band, finest first, against what is to be expected.
 
     Returns logarithms of the levels, and their errors. ``slopes`` say by how much other planes
-    change from octave to octave, where that says something. ``coarse`` are logarithms of the levels
-    of luminance; the plane is then a chrominance that a JPEG has thinned out. With ``jpeg`` the
-    finest band has lost by rounding.
+    change from octave to octave. ``coarse`` are logarithms of the levels of luminance, given for a
+    chrominance that a JPEG has thinned out. With ``jpeg`` the finest band has lost by rounding.
     """
     logs, errors = np.zeros(BANDS), np.zeros(BANDS)
-    patchy = coarse is not None
-    change_within = floors[0].slope if jpeg else _change_within(floors[0])
-    fading = _FADING_ROUNDED if jpeg else _FADING
+    # Noise is white or clearly coarse; detail adds a little.
+    within = floors[0].slope
+    if not jpeg:
+        within = within**3 / (within**2 + _NEARLY_WHITE**2)
     doubt = 0.0
     for band in range(BANDS):
+        # What the level may be, as a logarithm, and the error of that.
         guesses: list[tuple[float, float]] = []
+        last, last_error = logs[band - 1], 0.5 * errors[band - 1]
         if band < len(floors):
             floor = floors[band]
             # There is ever more detail towards coarse bands, though few blocks may hide it.
-            doubt = max(doubt, _doubt(floor)) if band else 0.0
-            change = floor.slope if band else change_within
+            doubt = max(doubt, floor.doubt) if band else 0.0
+            change = floor.slope if band else within
             # Of the band's two halves the finer one has the least detail.
             unlike = np.log((1.0 + np.exp(2.0 * change)) / (1.0 + np.exp(2.0 * floor.slope)))
-            measured = max(0.5 * (np.log(max(floor.variance, 1e-12)) + unlike), _NOTHING)
+            measured = max(0.5 * (np.log(max(floor.variance, 1e-12)) + unlike), np.log(_LEAST))
             guesses.append((measured, np.hypot(0.5 * floor.error, doubt)))
-        if band == 1:
-            guesses.append((logs[0] + (_COARSE_PATCHY if patchy else _COARSE), _COARSE_ERROR))
-            if not patchy:
-                spread = np.hypot(_LEAST_ERROR, _WITHIN_ERROR * abs(change_within))
-                expected = logs[0] + _WITHIN * change_within
-                guesses.append((expected, np.hypot(spread, _doubt(floors[0]))))
+        if band == 1 and coarse is not None:
+            guesses.append((last + _COARSE_PATCHY, _COARSE_ERROR))
+        elif band == 1:
+            guesses.append((last + _COARSE, _COARSE_ERROR))
+            spread = np.hypot(_LEAST_ERROR, _WITHIN_ERROR * abs(within))
+            guesses.append((last + _WITHIN * within, np.hypot(spread, floors[0].doubt)))
         elif band > 1:
-            change = logs[band - 1] - logs[band - 2]
-            spread = np.hypot(_LEAST_ERROR, (1.0 if patchy else _FADING_ERROR) * abs(change))
-            guesses.append(
-                (logs[band - 1] + fading * change, np.hypot(spread, 0.5 * errors[band - 1]))
-            )
+            change = last - logs[band - 2]
+            known = _FADING_ERROR if coarse is None else 1.0
+            spread = np.hypot(_LEAST_ERROR, known * abs(change))
+            expected = last + (_FADING_ROUNDED if jpeg else _FADING) * change
+            guesses.append((expected, np.hypot(spread, last_error)))
             if coarse is not None:
                 guesses.append((coarse[band], _COARSE_ERROR))
-        if band > 0 and slopes is not None:
-            spread = np.hypot(_COLOUR_ERROR, 0.5 * errors[band - 1])
-            guesses.append((logs[band - 1] + slopes[band], spread))
+        if band and slopes is not None:
+            guesses.append((last + slopes[band], np.hypot(_COLOUR_ERROR, last_error)))
         value, error = np.array(guesses).T
         if band and band < len(floors):
             # Detail only adds: what is more than expected is doubted as much as it is more.
             expected = np.average(value[1:], weights=error[1:] ** -2.0)
             error[0] = np.hypot(error[0], max(value[0] - expected, 0.0))
-        weight = 1.0 / np.maximum(error, 1e-3) ** 2
-        logs[band] = weight @ value / weight.sum()
+        weight = np.maximum(error, 1e-3) ** -2.0
+        logs[band] = np.average(value, weights=weight)
         errors[band] = weight.sum() ** -0.5
     return logs, np.hypot(errors, _HIDDEN_ERROR)
 
 
-def _change_within(floor: Floor) -> float:
-    """Change within the finest octave: noise is white or clearly coarse, detail adds a little."""
-    return float(floor.slope**3 / (floor.slope**2 + _NEARLY_WHITE**2))
-
-
-def _doubt(floor: Floor) -> float:
-    """How far a level may be off by detail, as a logarithm; little detail is found and left out."""
-    return float(np.log(min(floor.detail, _MOST_DETAIL)) ** _DOUBT)
-
-
 def _by_frame(sample: Sample, curve: Curve, profile: Array) -> tuple[Array, Array]:
-    """Find the level of every frame, plane and band, and the relative error of a frame's.
+    """Find the level of every frame, plane and band, and the relative error of every frame's.
 
-    Frames that were resampled have lost of their finest band, but little of the others.
+    Frames that were resampled have lost some of their finest band, but little of the others.
     """
-    fine = [alone[0].floor(0, curve) for alone in sample.alone]
     scale = np.array(sample.rough)
-    share = np.ones(len(scale))
-    if all(len(alone) > 1 for alone in sample.alone):
+    levels = scale[:, None, None] * profile
+    if len(sample.combined) > 1:
         second = [alone[1].floor(0, curve) for alone in sample.alone]
         ratio = np.array([max(floor.variance, 1e-12) ** 0.5 for floor in second]) / scale
-        doubt = np.array([_doubt(floor) for floor in second])
+        doubt = np.array([floor.doubt for floor in second])
         share = (ratio / np.median(ratio)) ** (1.0 / (1.0 + (doubt / _COLOUR_ERROR) ** 2))
-    levels = scale[:, None, None] * profile * np.ones(BANDS)
-    levels[:, :, 1:] *= share[:, None, None]
+        levels[:, :, 1:] *= share[:, None, None]
     # Where a frame has much detail everywhere its level is a bound rather than a measure.
-    errors = np.array([np.hypot(0.5 * floor.error, min(_doubt(floor), 1.0)) for floor in fine])
+    finest = [alone[0].floor(0, curve) for alone in sample.alone]
+    errors = np.array([np.hypot(0.5 * floor.error, min(floor.doubt, 1.0)) for floor in finest])
     return levels[sample.same], errors[sample.same]
 
 
-def fit_model(rows: Array) -> NoiseModel:
+def _fit_model(rows: Array) -> NoiseModel:
     """Fit a law that grows to variances by brightness; unless it is clear the gain is 0.
 
     Texture only adds to the variance: brightnesses far above a law weigh little against it.
     """
-    unclear = NoiseModel(1.0)
-    level, variance, error = rows[rows[:, 1] > 0].T
+    level, variance, error = rows.T
     error = np.hypot(_TEXTURE_ERROR, error)
 
-    def residuals(law: tuple[float, float]) -> Array:
-        return np.asarray(np.log(variance / (law[0] + law[1] * level)) / error)
+    def residuals(laws: Array) -> Array:
+        """Of rows of variance at black and gain."""
+        return np.asarray(np.log(variance / (laws[:, :1] + laws[:, 1:] * level)) / error)
 
-    def misfit(law: tuple[float, float]) -> float:
-        distance = residuals(law)
+    def misfits(laws: Array) -> Array:
+        distance = residuals(laws)
         squares = distance**2
         bounded = squares / (1.0 + squares / _OUTLIER**2)
-        return float(np.where(distance > 0, bounded, squares).sum())
+        return np.asarray(np.where(distance > 0, bounded, squares).sum(axis=1))
 
     # There are few enough to try every line through two of them, and every constant.
-    lines = []
-    for i, j in combinations(range(len(level)), 2):
-        gain = (variance[j] - variance[i]) / (level[j] - level[i])
-        offset = variance[i] - gain * level[i]
-        if gain > 0:
-            lines.append((offset, gain) if offset > 0 else (0.0, variance[j] / level[j]))
-    if not lines:
-        return unclear
-    constant = min(misfit((value, 0.0)) for value in variance)
-    best = min(lines, key=misfit)
-    near = np.abs(residuals(best)) < _OUTLIER
-    if near.sum() < _FEWEST_BINS or np.ptp(level[near]) < _SPAN:
-        return unclear
-    if constant < max(misfit(best) + _EVIDENCE, _BETTER * misfit(best)):
-        return unclear
-    return _least_squares(level[near], variance[near], error[near])
+    one, other = np.triu_indices(len(level), 1)
+    gain = (variance[other] - variance[one]) / (level[other] - level[one])
+    offset = variance[one] - gain * level[one]
+    through_black = np.stack([0 * gain, variance[other] / level[other]], axis=1)
+    lines = np.where(offset[:, None] > 0, np.stack([offset, gain], axis=1), through_black)
+    lines = lines[gain > 0]
+    if not len(lines):
+        return NoiseModel(1.0)
+    constant = misfits(np.stack([variance, 0 * variance], axis=1)).min()
+    misfit = misfits(lines)
+    near = np.abs(residuals(lines[misfit.argmin()][None])[0]) < _OUTLIER
+    clear = near.sum() >= _FEWEST_BINS and np.ptp(level[near]) >= _SPAN
+    if not clear or constant < max(misfit.min() + _EVIDENCE, _BETTER * misfit.min()):
+        return NoiseModel(1.0)
+    return least_squares(level[near], variance[near], error[near])
 
 
-def _least_squares(level: Array, variance: Array, error: Array) -> NoiseModel:
+def least_squares(level: Array, variance: Array, error: Array) -> NoiseModel:
     """Fit ``floor² + gain·I``, neither of them negative, to variances with relative errors."""
     design = np.stack([np.ones_like(level), level], axis=1) / (variance * error)[:, None]
     goal = 1.0 / error
-    both = np.linalg.lstsq(design, goal, rcond=None)[0]
-    if (both >= 0).all():
-        return NoiseModel(float(np.sqrt(both[0])), float(both[1]))
-    # One of them is 0, and the other what fits best alone.
-    alone = np.maximum(design.T @ goal, 0.0) / np.square(design).sum(axis=0)
-    floor, gain = np.linalg.norm(design * alone - goal[:, None], axis=0)
-    best = (float(np.sqrt(alone[0])), 0.0) if floor < gain else (0.0, float(alone[1]))
-    return NoiseModel(*best)
+    fit = np.linalg.lstsq(design, goal, rcond=None)[0]
+    if (fit < 0).any():
+        # One of them is 0, and the other what fits best alone.
+        alone = np.maximum(design.T @ goal, 0.0) / np.square(design).sum(axis=0)
+        floor, gain = np.linalg.norm(design * alone - goal[:, None], axis=0)
+        fit = alone * ([1, 0] if floor < gain else [0, 1])
+    return NoiseModel(float(np.sqrt(fit[0])), float(fit[1]))

@@ -1,9 +1,9 @@
 """Stuck pixels of the sensor: found across the frames, replaced when a frame is read.
 
-The scene moves through focus and the sensor does not. A pixel that differs from its neighbours by
-about as much in every frame, before alignment, is stuck; a star or a speck of dust is sharp in some
-frames and spread in others. In one frame it is a *spike*: its excess over the median of 5 x 5
-pixels is a multiple of the noise, and of the texture around, and has a shape that no lens makes.
+Before alignment, a stuck pixel differs from its neighbours by about as much in every frame. A star
+or a speck of dust is sharp in some frames and spread in others. In one frame a stuck pixel is a
+*spike*: its excess over the median of 5 x 5 pixels is a multiple of the noise and of the texture
+around, and has a shape that no lens makes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from cofuse.errors import CofuseError
 from cofuse.images import Levels, Pixels, Stack
 from cofuse.progress import Progress, ProgressCallback, silent
 
-#: Robust standard deviations of a spike, the factor on it where there are but two frames, and those
-#: of the pixels that belong to a spike: demosaicing spreads it over 3 x 3 pixels.
-_STUCK, _OF_TWO, _BESIDE = 8.0, 2.0, 4.0
+#: Robust standard deviations of a spike, and of the pixels beside it that belong to it: demosaicing
+#: spreads it over 3 x 3 pixels.
+_STUCK, _BESIDE = 8.0, 4.0
+#: Detail that is sharp in fewer frames than this cannot be told from a stuck pixel.
+_FEWEST_FRAMES = 3
 #: Texture counts as noise of this many times the mean excess of the pixels around.
 _TEXTURE = 1.5
 #: Share of its excess that the neighbours of a spike, or its other colours, have at most.
@@ -68,21 +70,20 @@ class HotPixels:
 def find_hot_pixels(stack: Stack, *, progress: ProgressCallback = silent) -> HotPixels:
     """Find the pixels that stand out from their neighbours in nearly every frame.
 
-    The frames must be as the sensor took them: not aligned, turned or made smaller. In one frame
-    alone nothing is found, for nothing tells a stuck pixel from a speck. Frames are read in turn
-    until no pixel is left that could be stuck.
+    The frames must be as the sensor took them: not aligned, turned or made smaller. In one or two
+    frames nothing is found. Frames are read in turn until no pixel is left that could be stuck.
     """
     count = len(stack)
     needed = math.ceil(_ALWAYS * count)
-    threshold = _STUCK * (_OF_TWO if count == 2 else 1.0)
     # Places and excess, one entry for every frame in which a pixel is a spike.
     places, excess = np.empty(0, np.intp), np.empty(0, np.float32)
     windows: list[tuple[Places, Levels]] = []
-    with stack.ahead(stack.__getitem__, range(count if count > 1 else 0), most=1) as frames:
+    numbers = range(count if count >= _FEWEST_FRAMES else 0)
+    with stack.ahead(stack.__getitem__, numbers, most=1) as frames:
         for done, frame in enumerate(frames, 1):
             # What was no spike in so many frames cannot be one in enough of them.
             known = np.unique(places) if done > count - needed + 1 else None
-            found, size, around = find_spikes(stack, frame, threshold, known)
+            found, size, around = find_spikes(stack, frame, among=known)
             places, excess = np.concatenate([places, found]), np.concatenate([excess, size])
             if known is not None:
                 windows.append((found, around))
@@ -94,50 +95,48 @@ def find_hot_pixels(stack: Stack, *, progress: ProgressCallback = silent) -> Hot
                 break
     progress(Progress("hot pixels", count, count))
     volume = (*stack.shape[:2], math.prod(stack.shape[2:]))
-    stuck = [np.empty((3, 0), np.intp)]
+    stuck = [np.empty((0, 3), np.intp)]
     for place in np.unique(places):
         own = [around[found == place] for found, around in windows]
-        rows, columns = _belonging(excess[places == place], np.concatenate(own))
-        y, x, channel = np.unravel_index(place, volume)
-        stuck.append(np.stack([y + rows, x + columns, np.full(len(rows), channel)]))
-    every = np.unique(np.concatenate(stuck, axis=1), axis=1)
-    inside = (every >= 0).all(axis=0) & (every < np.array(volume)[:, None]).all(axis=0)
-    rows, columns, channels = every[:, inside]
+        offsets = _belonging(excess[places == place], np.concatenate(own))
+        stuck.append(np.pad(offsets, ((0, 0), (0, 1))) + np.unravel_index(place, volume))
+    every = np.unique(np.concatenate(stuck), axis=0)
+    inside = ((every >= 0) & (every < volume)).all(axis=1)
+    rows, columns, channels = every[inside].T
     return HotPixels(rows, columns, channels, stack.shape)
 
 
-def _belonging(excess: Levels, windows: Levels) -> tuple[Places, Places]:
-    """Return rows and columns, from the middle of windows, of what is stuck there; or none."""
-    none = np.empty(0, np.intp)
+def _belonging(excess: Levels, windows: Levels) -> Places:
+    """Return what is stuck: rows and columns from the middle of windows, shape (pixels, 2)."""
+    none = np.empty((0, 2), np.intp)
     least, most = excess.min(), excess.max()
     if min(least / most, most / least) < _STEADY:  # negative if they differ in sign
-        return none, none
+        return none
     window = np.median(windows, axis=0)
     window /= window[_REACH, _REACH]
     labels = cv2.connectedComponents((window > _BELONGS).astype(np.uint8), connectivity=8)[1]
     group = labels == labels[_REACH, _REACH]
     if window[group].max() > 1 or group[1:-1, 1:-1].sum() < group.sum():
-        return none, none  # it belongs to another, or to a thing
+        return none  # it belongs to another, or to a thing
     if group.sum() >= _SPREAD:
         # What demosaicing spreads to the corners is too faint to stand out, not to be seen.
         group[_REACH - 1 : _REACH + 2, _REACH - 1 : _REACH + 2] = True
-    rows, columns = np.nonzero(group)
-    return rows - _REACH, columns - _REACH
+    return np.argwhere(group) - _REACH
 
 
 def find_spikes(
-    stack: Stack, frame: Pixels, threshold: float, among: Places | None = None
+    stack: Stack, frame: Pixels, threshold: float = _STUCK, among: Places | None = None
 ) -> tuple[Places, Levels, Levels]:
     """Find the spikes of a frame, above a threshold in standard deviations.
 
-    A lens spreads a point over its neighbours, in all colours. A stuck pixel of a grey sensor has
-    no neighbours, one under a coloured filter is of its colour.
+    A lens spreads a point over its neighbours, in all colours. A stuck pixel of a grey sensor
+    stands alone; one under a coloured filter has but that colour.
 
     Returns
     -------
     places, excess, windows
         Flat indices, and the excess in grey levels. Given sorted places to look ``among``, also
-        that of 7 x 7 pixels around each, 0 where it is within noise and texture.
+        the excess of the 7 x 7 pixels around each, 0 where it is within noise and texture.
     """
     planes = frame.reshape(*frame.shape[:2], -1)
     unit = np.float32(255.0 / stack.white)
@@ -172,8 +171,8 @@ def find_spikes(
             window[np.abs(window) < _BESIDE * scatter[alone][:, None, None]] = 0
         places = np.ravel_multi_index((at[0] + start, *at[1:]), planes.shape)
         found.append((places, own[alone] * unit, window))
-    places, sizes, windows = (np.concatenate(part) for part in zip(*found, strict=True))
-    return places, sizes, windows
+    places, excess, windows = (np.concatenate(part) for part in zip(*found, strict=True))
+    return places, excess, windows
 
 
 def _excess(
@@ -187,9 +186,9 @@ def _excess(
 def _around(
     at: tuple[Places, ...], shape: tuple[int, ...], reach: int
 ) -> tuple[tuple[Places, ...], NDArray[np.bool_]]:
-    """Return indices of the squares around places, (places, side, side), and which of them exist.
+    """Return indices of squares around places, (places, side, side), and which are in the picture.
 
-    Those beyond the rim of the picture are led back into it.
+    Those beyond its rim are replaced by indices inside it.
     """
     steps = np.arange(-reach, reach + 1)
     rows, columns = at[0][:, None, None] + steps[:, None], at[1][:, None, None] + steps
@@ -207,8 +206,8 @@ def _with_median(rows: Pixels) -> tuple[Pixels, Pixels, Pixels]:
 
 def noise_of(stack: Stack, planes: Pixels) -> Levels:
     """Robust standard deviation of the excess of every channel, (H, W, C), in grey levels."""
-    starts = np.linspace(0, max(len(planes) - _STRIP, 0), _STRIPS).astype(int)
-    strips = [_with_median(planes[top : top + _STRIP])[2] for top in np.unique(starts)]
+    tops = np.unique(np.linspace(0, max(len(planes) - _STRIP, 0), _STRIPS).astype(int))
+    strips = [_with_median(planes[top : top + _STRIP])[2] for top in tops]
     strip = np.concatenate([part.reshape(-1, planes.shape[2]) for part in strips])
     middle = np.median(strip[:: max(len(strip) // 100_000, 1)], axis=0) * (255.0 / stack.white)
     # Rounding hides noise of less than a step.
@@ -259,7 +258,7 @@ def _mended(stack: Stack, number: int, found: HotPixels) -> Pixels:
     values = np.where(use, planes[around].astype(np.float64), np.nan).reshape(len(found), -1)
     good = ~np.isnan(values).all(axis=1)
     middle = np.nanmedian(values[good], axis=1)
-    planes[tuple(axis[good] for axis in stuck)] = (
-        np.rint(middle) if frame.dtype.kind == "u" else middle
-    )
+    if frame.dtype.kind == "u":
+        middle = np.rint(middle)
+    planes[tuple(axis[good] for axis in stuck)] = middle
     return planes.reshape(frame.shape)

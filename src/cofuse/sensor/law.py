@@ -72,7 +72,8 @@ class NoiseModel:
     @property
     def stabilised_sigma(self) -> float:
         """Standard deviation of the noise, at any brightness, after `stabilise`."""
-        return 0.5 * self._reach * self._root
+        root, _, reach = self._map
+        return 0.5 * reach * root
 
     def stabilise(self, levels: Levels) -> Levels:
         r"""Map grey levels so that the noise has one level; 0 stays 0 and 255 stays 255.
@@ -82,22 +83,22 @@ class NoiseModel:
         .. math:: 255 \, \frac{\sqrt{1 + \kappa x} - 1}{\sqrt{1 + 255 \kappa} - 1}
                   = x \, \frac{\sqrt{1 + 255 \kappa} + 1}{\sqrt{1 + \kappa x} + 1}.
 
-        The second form has no differences of nearly equal numbers and tends to the identity,
-        which it is for white noise. Below black, where no photon adds noise, it goes on along its
-        tangent.
+        The second form has no differences of nearly equal numbers. For white noise it is the
+        identity. Below black, where no photon adds noise, it goes on along its tangent.
         """
         if self.gain == 0:
             return levels
-        root = np.sqrt(1.0 + np.float32(self._bend) * np.maximum(levels, 0.0))
-        return np.asarray(levels * (np.float32(self._reach) / (root + 1.0)), levels.dtype)
+        _, bend, reach = self._map
+        root = np.sqrt(1.0 + np.float32(bend) * np.maximum(levels, 0.0))
+        return np.asarray(levels * (np.float32(reach) / (root + 1.0)), levels.dtype)
 
     def restore(self, stabilised: Levels) -> Levels:
         """Undo `stabilise`."""
         if self.gain == 0:
             return stabilised
-        step = stabilised / np.float32(self._reach)
-        bent = 2.0 + np.float32(self._bend) * np.maximum(step, 0.0)
-        return np.asarray(step * bent, stabilised.dtype)
+        _, bend, reach = self._map
+        step = stabilised / np.float32(reach)
+        return np.asarray(step * (2.0 + np.float32(bend) * np.maximum(step, 0.0)), stabilised.dtype)
 
     def restore_mean(self, stabilised: Levels) -> Levels:
         """Undo `stabilise` for values with the noise taken out, which are means.
@@ -109,25 +110,17 @@ class NoiseModel:
         if self.gain == 0:
             return levels
         # D of the papers: twice the root of counts plus ⅜ plus the floor's variance in counts.
-        counts = np.maximum(levels, 0.0) / self.gain + (self._root / self.gain) ** 2
+        counts = np.maximum(levels, 0.0) / self.gain + (self._map[0] / self.gain) ** 2
         inverse = 0.5 / np.sqrt(counts)
         lift = 0.25 + 0.25 * 1.5**0.5 * inverse - 1.375 * inverse**2 + 0.625 * 1.5**0.5 * inverse**3
         return np.asarray(levels + self.gain * lift, stabilised.dtype)
 
     @property
-    def _root(self) -> float:
-        """√c: the standard deviation at black, with Anscombe's ⅜."""
-        return float(np.hypot(self.floor, 0.375**0.5 * self.gain))
-
-    @property
-    def _bend(self) -> float:
-        """κ of `stabilise`."""
-        return self.gain / self._root**2 if self.gain else 0.0
-
-    @property
-    def _reach(self) -> float:
-        """√(1 + 255 κ) + 1 of `stabilise`: twice its slope at black."""
-        return float(np.sqrt(1.0 + 255.0 * self._bend)) + 1.0
+    def _map(self) -> tuple[float, float, float]:
+        """√c, κ and √(1 + 255 κ) + 1 of `stabilise`; the last is twice its slope at black."""
+        root = float(np.hypot(self.floor, 0.375**0.5 * self.gain))
+        bend = self.gain / root**2 if self.gain else 0.0
+        return root, bend, float(np.sqrt(1.0 + 255.0 * bend)) + 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,16 +133,15 @@ class NoiseLaw:
         How the noise of a channel's values grows with brightness, in a typical frame.
     levels
         Level of every band of every plane of every frame, shape (frames, planes, `BANDS`), after
-        the model's map, which leaves noise that does not grow as it is. Planes are those of
-        `to_opponent`: one of grey frames, luminance and two chrominances of RGB.
+        the model's map (`NoiseModel.stabilise`). Planes are those of `to_opponent`: one of grey
+        frames, luminance and two chrominances of RGB.
     errors
         Standard errors of the levels, relative to them; 0 of what was given.
     brightness
         What the model was fitted to: rows of grey level, standard deviation of a channel's values
-        there, and its relative error.
+        there, and its relative error; shape (rows, 3).
     blocks
-        Part of the finest detail that is missing on a grid of 8 x 8 pixels, as a JPEG rounds it
-        away; 0 where there is no such grid.
+        Share of the finest detail that is missing on the 8 x 8 grid of a JPEG; 0 without a grid.
     estimated
         Whether all this was estimated from frames rather than given.
     """
@@ -199,8 +191,7 @@ class NoiseLaw:
     @property
     def is_clean(self) -> bool:
         """Whether there may be too little noise to be worth removing, by the least it can be."""
-        least = _root_mean_square(self.levels * np.exp(-self.errors), SHARES)
-        return float(_root_mean_square(least.ravel())) < CLEAN_BELOW
+        return replace(self, levels=self.levels * np.exp(-self.errors)).overall < CLEAN_BELOW
 
     @property
     def at_mid_grey(self) -> float:
@@ -231,11 +222,10 @@ class NoiseLaw:
     @property
     def character(self) -> tuple[str, ...]:
         """What is remarkable about the noise, in words; nothing about white noise."""
-        (finest, next_finest, *_), *_ = self.by_band
-        (_, error, *_), *_ = np.median(self.errors, axis=0)
-        coarse = next_finest * (1 - 2 * error) > _COARSE * finest
+        finest, second = self.by_band[0, :2]
+        error = np.median(self.errors[:, 0, 1])
         words = {
-            "coarse-grained": coarse,
+            "coarse-grained": second * (1 - 2 * error) > _COARSE * finest,
             "growing with brightness": self.model.gain > 0,
             "JPEG blocks": self.blocks > 0,
         }
@@ -270,10 +260,8 @@ class NoiseLaw:
             )
         if frames == len(self.levels):
             return self
-        levels, errors = (
-            np.repeat(np.median(a, axis=0)[None], frames, axis=0)
-            for a in (self.levels, self.errors)
-        )
+        both = np.median([self.levels, self.errors], axis=1)
+        levels, errors = np.repeat(both[:, None], frames, axis=1)
         return replace(self, levels=levels, errors=errors)
 
     def only(self, numbers: Sequence[int]) -> NoiseLaw:
@@ -323,14 +311,12 @@ class NoiseLaw:
                 f"version {_VERSION}, as `cofuse noise` writes it"
             )
         try:
-            return cls(
-                NoiseModel(float(content["floor"]), float(content["gain"])),
-                np.array(content["levels"], np.float64),
-                np.array(content["errors"], np.float64),
-                np.array(content["brightness"], np.float64).reshape(-1, 3),
-                float(content["blocks"]),
-                bool(content["estimated"]),
+            model = NoiseModel(float(content["floor"]), float(content["gain"]))
+            levels, errors, brightness = (
+                np.array(content[name], np.float64) for name in ("levels", "errors", "brightness")
             )
+            blocks, estimated = float(content["blocks"]), bool(content["estimated"])
+            return cls(model, levels, errors, brightness.reshape(-1, 3), blocks, estimated)
         except KeyError as error:
             raise _broken(f"{error} is missing") from error
         except (ValueError, TypeError, OverflowError) as error:

@@ -1,32 +1,26 @@
-"""Places that may show nothing but noise, and the variance that the best of them have.
+"""Blocks that may show nothing but noise, and the variance that the best of them have.
 
 In one block and one band of frequency, frames show the same detail, each weakened by its own
-defocus: it lies along one direction, or few, in the space of the frames. Noise goes every way.
-The combination of neighbouring frames with the least energy is therefore free of detail: a frame
-that is out of focus there by itself, the difference of two that are equally sharp, or anything
-between. It is found on one half of the coefficients and measured on the other, so that what is
-measured was not chosen for being small.
+defocus. It lies along one direction, or few, in the space of the frames, while noise goes every
+way. The combination of neighbouring frames with the least energy is therefore free of detail: a
+frame that is out of focus there, the difference of two that are equally sharp, or anything between.
+It is found on one half of the coefficients and measured on the other, so that what is measured was
+not chosen for being small.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from hashlib import sha256
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cofuse.images import Levels, Stack
 from cofuse.progress import Progress, ProgressCallback
-from cofuse.sensor.bands import (
-    COEFFICIENTS,
-    Blocks,
-    cut_blocks,
-    jpeg_grid,
-    read_windows,
-    window_places,
-)
+from cofuse.sensor import bands
+from cofuse.sensor.bands import COEFFICIENTS, Blocks
 from cofuse.sensor.law import BANDS, Array
 
 #: Standard deviation at given grey levels.
@@ -38,17 +32,20 @@ _GROUP = 3
 _WINDOWS, _FEWEST_WINDOWS, _MOST_WINDOWS = 640, 32, 72
 #: Blocks that suffice: the mean of as many is known to 6 %.
 _FEWEST = 24
-#: Part of a block's pixels that may be clipped, unless hardly any block has fewer: black and white
+#: Share of a block's pixels that may be clipped, unless hardly any block has fewer: black and white
 #: cut noise off.
 _CLIPPED = 0.02
-#: Part of all blocks that is taken in any case, where nothing else is said.
+#: Share of all blocks that is averaged in any case.
 FIRST = 0.01
-#: By how much more of them may exceed the first for all to count as noise alone.
+#: By how much the mean of more blocks may exceed theirs for all to count as noise alone.
 _TOLERANCE = 0.05
 #: Relative spread of a block's mean energy, and its median against its mean: a χ² of as many
 #: degrees of freedom as a block's half has coefficients.
 _SPREAD = 2.0 / np.sqrt(COEFFICIENTS)
-_MEDIAN = 0.9724
+MEDIAN = 0.9724
+#: More detail than this says no more about what is left of it where there is least. How far a level
+#: may be off by it, as a logarithm, is this power of its own logarithm.
+_MOST_DETAIL, DOUBT = 50.0, 1.5
 #: Least noise in grey levels that frames are measured by: half of what rounding to bytes makes.
 _LEAST = 0.15
 
@@ -57,42 +54,46 @@ class Floor(NamedTuple):
     """The variance of noise: the mean energy of the blocks with the least detail."""
 
     variance: float
-    #: What it is off by, relatively, by chance.
+    #: Relative error of the variance by chance.
     error: float
-    #: How much more energy the median block has, as a factor from 1 on: the more there is, the more
-    #: is left where there is least.
+    #: How much more energy the median block has, as a factor of 1 or more: the more there is, the
+    #: more is left where there is least.
     detail: float
     #: Logarithm of the level of the coarser half of the band against that of the finer.
     slope: float
 
-    @classmethod
-    def of(cls, energies: NDArray[Any], first: float = FIRST) -> Floor:
-        """Average the values with the least scores, as many as look like noise alone.
+    @property
+    def doubt(self) -> float:
+        """How far a level may be off by detail, as a logarithm; small if there is little of it."""
+        return float(np.log(self.detail) ** DOUBT)
 
-        ``energies`` are, of all blocks, the score and the values of coarser and of finer
-        coefficients, shape (3, blocks); ``first`` is the part of them that is taken in any case.
+    @classmethod
+    def of(cls, energies: Levels, first: float = FIRST) -> Floor:
+        """Average the energies of the blocks with the least scores, as many as look like noise.
+
+        ``energies`` are, of all blocks, the score and the energy of the coarser and of the finer
+        coefficients, shape (3, blocks); ``first`` is the share of blocks taken in any case.
         """
-        score, coarse, fine = energies
-        total = len(score)
+        total = energies.shape[1]
         if not total:
-            return cls(0.0, np.inf, np.inf, 0.0)
-        order = np.argsort(score)
-        parts = [np.maximum(e[order], 0.0).astype(np.float64) for e in (coarse, fine)]
-        value = (parts[0] + parts[1]) / 2.0
+            return cls(0.0, np.inf, _MOST_DETAIL, 0.0)
+        parts = np.maximum(energies[1:, np.argsort(energies[0])], 0.0).astype(np.float64)
+        value = parts.mean(axis=0)
         count = min(total, max(_FEWEST, int(first * total)))
         least = value[:count].mean()
         slack = least * 2.0 * _SPREAD
         most = least * (1.0 + _TOLERANCE) + slack / np.sqrt(count)
         while count < total:
-            more = min(2 * count, total)
-            if value[count:more].mean() > most + slack / np.sqrt(more - count):
+            more = value[count : 2 * count]
+            if more.mean() > most + slack / np.sqrt(len(more)):
                 break
-            count = more
+            count += len(more)
         mean = float(value[:count].mean())
-        detail = np.median(value) / _MEDIAN / mean if mean > 0 else np.inf
-        coarser, finer = (max(float(part[:count].mean()), 1e-9) for part in parts)
+        detail = np.median(value) / MEDIAN / mean if mean > 0 else np.inf
+        coarser, finer = np.maximum(parts[:, :count].mean(axis=1), 1e-9)
         slope = 0.5 * float(np.log(coarser / finer))
-        return cls(mean, float(_SPREAD / np.sqrt(count)), max(float(detail), 1.0), slope)
+        detail = float(np.clip(detail, 1.0, _MOST_DETAIL))
+        return cls(mean, float(_SPREAD / np.sqrt(count)), detail, slope)
 
 
 class Candidates(NamedTuple):
@@ -119,15 +120,15 @@ class Candidates(NamedTuple):
         energies, brightness = zip(*parts, strict=True)
         return cls(np.concatenate(energies, axis=2), np.concatenate(brightness))
 
-    def floor(self, plane: int, curve: Curve, first: float = FIRST) -> Floor:
+    def floor(self, plane: int = 0, curve: Curve = np.ones_like, first: float = FIRST) -> Floor:
         """Find the noise of a plane, in units of a curve's."""
         unit = np.square(curve(self.brightness)).astype(np.float32)
         return Floor.of((self.energies[..., plane] / unit).reshape(3, -1), first)
 
     def by_brightness(self, step: float) -> Array:
-        """Find the noise of the first plane at one brightness after the other.
+        """Find the noise of the first plane in steps of so many grey levels.
 
-        Returns rows of grey level, variance, what it is off by, relatively, and `Floor.detail`.
+        Returns rows of grey level, variance, its relative error, and `Floor.detail`.
         """
         rows = []
         bins = np.floor(self.brightness / step)
@@ -135,8 +136,7 @@ class Candidates(NamedTuple):
             here = bins == number
             if here.sum() >= _FEWEST:
                 floor = Floor.of(self.energies[:, :, here, 0].reshape(3, -1))
-                level = self.brightness[here].mean()
-                rows.append((level, floor.variance, floor.error, floor.detail))
+                rows.append((self.brightness[here].mean(), *floor[:3]))
         return np.array(rows, np.float64).reshape(-1, 4)
 
 
@@ -156,44 +156,43 @@ class Sample(NamedTuple):
 
 
 def sample_stack(stack: Stack, progress: ProgressCallback) -> Sample:
-    """Read every frame once, and of it some windows."""
+    """Read some windows of every frame, each frame once."""
     most = int(np.clip(_WINDOWS / len(stack), _FEWEST_WINDOWS, _MOST_WINDOWS))
-    places = window_places(stack.shape, most)
+    places = bands.window_places(stack.shape, most)
     alone: list[list[Candidates]] = []
     rough: list[float] = []
     combined: list[list[Candidates]] = [[] for _ in range(BANDS)]
     same, grid, seen = [], 0.0, dict[bytes, int]()
     recent: deque[list[Blocks]] = deque(maxlen=_GROUP)
-    # The longer the stack the fewer combinations; all frames are in one.
+    # The longer the stack the fewer combinations; every frame is in one.
     step = 1 if len(stack) <= 8 else 2 if len(stack) <= 16 else _GROUP
-    combined_up_to = 0
 
     def combine() -> None:
         for band, frames in enumerate(zip(*recent, strict=True)):
             combined[band].append(Candidates.of(frames, rough[-len(recent) :]))
 
     for index in range(len(stack)):
-        windows = read_windows(stack, index, places)
-        number = seen.setdefault(windows.tobytes(), len(rough))
+        windows = bands.read_windows(stack, index, places)
+        number = seen.setdefault(sha256(windows.tobytes()).digest(), len(rough))
         same.append(number)
         # A copy has the same noise: compared with it, there would seem to be none.
         if number == len(rough):
-            grid = max(grid, jpeg_grid(stack, windows, places))
-            recent.append(cut_blocks(stack, windows))
+            grid = max(grid, bands.jpeg_grid(stack, windows, places))
+            recent.append(bands.cut_blocks(stack, windows))
             alone.append([Candidates.of([blocks], [1.0]) for blocks in recent[-1][:2]])
-            level = alone[-1][0].floor(0, np.ones_like).variance ** 0.5 if alone[-1] else 0.0
+            level = alone[-1][0].floor().variance ** 0.5 if alone[-1] else 0.0
             rough.append(max(level, _LEAST))
-            if len(recent) == _GROUP and (number + 1 - _GROUP) % step == 0:
+            due = len(recent) == _GROUP and (len(rough) - _GROUP) % step == 0
+            if due:
                 combine()
-                combined_up_to = number + 1
         progress(Progress("noise", index + 1, len(stack)))
-    if combined_up_to < len(rough):
+    if not due:
         combine()
     return Sample(alone, rough, [Candidates.together(p) for p in combined if p], same, grid)
 
 
 def residues(frames: Sequence[Levels]) -> Levels:
-    """Return least energies per coefficient, and energies of the other half along the same way.
+    """Find the combination of frames with the least energy on half of the coefficients.
 
     Parameters
     ----------
@@ -204,44 +203,38 @@ def residues(frames: Sequence[Levels]) -> Levels:
     Returns
     -------
     ndarray
-        Shape (3, 2, ...): score, coarse, fine, by which half the combination was found. The last
-        two are those of the coarser and of the finer coefficients of the other half.
+        Energies per coefficient, shape (3, 2, ...): score, coarse, fine, by the half on which the
+        combination was found. The score is its energy there. The others are the combination's
+        energies of the coarser and of the finer coefficients of the other half.
     """
-    values = np.stack(frames, axis=-2)
-    parts = np.split(values, 4, axis=-1)
+    parts = np.split(np.stack(frames, axis=-2), 4, axis=-1)
     forms = [part @ np.swapaxes(part, -1, -2) / np.float32(part.shape[-1]) for part in parts]
     found = []
     for own, other in ((forms[:2], forms[2:]), (forms[2:], forms[:2])):
         both = np.asarray((own[0] + own[1]) / 2.0, np.float32)
-        way = _least_way(both)
-        found.append(np.stack([_along(energy, way) for energy in (both, *other)]))
+        way = least_way(both)
+        along = (
+            np.einsum("...i,...ij,...j->...", way, form, way, optimize=True)
+            for form in (both, *other)
+        )
+        found.append(np.stack(list(along)))
     return np.stack(found, axis=1)
 
 
-def _along(energy: Levels, way: Levels) -> Levels:
-    return np.asarray(np.einsum("...i,...ij,...j->...", way, energy, way, optimize=True))
+def least_way(energy: Levels) -> Levels:
+    """Return nearly the direction of least energy, of unit length, of forms of up to three frames.
 
-
-def _least_way(energy: Levels) -> Levels:
-    """Return (nearly) the direction of least energy, of unit length.
-
-    The adjugate, the inverse but for its size, is a positive form whose largest direction it is;
-    squaring it a few times leaves little of the others.
+    It is the largest direction of the adjugate, which is the inverse but for its size. Squaring the
+    adjugate a few times leaves little of the other directions.
     """
     size = energy.shape[-1]
     if size == 1:
         return np.ones(energy.shape[:-1], np.float32)
     form = energy.astype(np.float64)
     if size == 2:
-        adjugate = np.empty_like(form)
-        adjugate[..., 0, 0], adjugate[..., 1, 1] = form[..., 1, 1], form[..., 0, 0]
-        adjugate[..., 0, 1] = adjugate[..., 1, 0] = -form[..., 0, 1]
+        adjugate = form[..., ::-1, ::-1] * np.array([[1, -1], [-1, 1]])
     else:
-        rows = form[..., 0, :], form[..., 1, :], form[..., 2, :]
-        adjugate = np.stack(
-            [np.cross(rows[1], rows[2]), np.cross(rows[2], rows[0]), np.cross(rows[0], rows[1])],
-            axis=-1,
-        )
+        adjugate = np.cross(form[..., [1, 2, 0], :], form[..., [2, 0, 1], :])
     for _ in range(4):
         trace = np.trace(adjugate, axis1=-2, axis2=-1)[..., None, None]
         adjugate = adjugate / np.where(trace > 0, trace, 1.0)
@@ -250,6 +243,5 @@ def _least_way(energy: Levels) -> Levels:
     column = np.diagonal(adjugate, axis1=-2, axis2=-1).argmax(axis=-1)
     way = np.take_along_axis(adjugate, column[..., None, None], axis=-1)[..., 0]
     length = np.linalg.norm(way, axis=-1, keepdims=True)
-    first = np.eye(size)[0]
-    way = np.where(length > 0, way / np.where(length > 0, length, 1.0), first)
+    way = np.where(length > 0, way / np.where(length > 0, length, 1.0), np.eye(size)[0])
     return np.asarray(way, np.float32)

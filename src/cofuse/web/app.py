@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import mimetypes
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
 
 from cofuse import __version__
 from cofuse.errors import CofuseError
-from cofuse.fusion.presets import PRESETS
 from cofuse.web import routes_jobs, routes_stacks, routes_viewer
 from cofuse.web.limits import Config
 from cofuse.web.schemas import Device, ErrorLine, Info, Limits, Preset
@@ -30,17 +31,10 @@ from cofuse.web.viewer import SUFFIXES
 
 __all__ = ["create_app"]
 
-_KINDS = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-    ".txt": "text/plain; charset=utf-8",
-}
-
+#: Seconds between two deletions of what is too old.
 _CLEAN_UP_EVERY = 600.0
 
-_WORDS = {
+_PRESETS = {
     "auto": "the trained model: best picture",
     "fast": "without the trained model: quickest",
     "paper": "the letter's own method",
@@ -54,16 +48,7 @@ _DEVICES = {
 }
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorLine, "description": words}
-    for status, words in {
-        401: "the token is missing",
-        403: "from another site",
-        404: "not there",
-        409: "not now",
-        413: "too large",
-        422: "not understood",
-        429: "too much at once",
-    }.items()
+    status: {"model": ErrorLine} for status in (401, 403, 404, 409, 413, 422, 429)
 }
 
 
@@ -96,14 +81,25 @@ def create_app(config: Config) -> FastAPI:
     for part in (routes_stacks, routes_jobs, routes_viewer):
         api.include_router(part.router)
     app.include_router(api)
-    for kind, status in ((Missing, 404), (Busy, 409), (CofuseError, 422), (Full, 429)):
+    statuses = {ClientDisconnect: 400, Missing: 404, Busy: 409, CofuseError: 422, Full: 429}
+    for kind, status in statuses.items():
         app.add_exception_handler(kind, _answer_with(status))
     app.add_exception_handler(RequestValidationError, _not_understood)
     app.add_exception_handler(HTTPException, _plain_error)
-    app.add_exception_handler(ClientDisconnect, _answer_with(400))
-    page = _page_route(Path(__file__).with_name("static"))
-    app.add_api_route("/{path:path}", page, methods=["GET", "HEAD"], include_in_schema=False)
+    mimetypes.add_type("text/javascript", ".js")  # some systems call it something else
+    page = _Page(directory=Path(__file__).with_name("static"), html=True)
+    app.mount("/static", page)
+    app.mount("/", page)
     return app
+
+
+class _Page(StaticFiles):
+    """The page's files; a browser asks each time whether they have changed."""
+
+    def file_response(self, *arguments: Any, **options: Any) -> Response:
+        response = super().file_response(*arguments, **options)
+        response.headers["cache-control"] = "no-cache"
+        return response
 
 
 async def _clean_up_often(store: Store) -> None:
@@ -118,9 +114,9 @@ async def _info(here: Here) -> Info:
     config = here.config
     return Info(
         version=__version__,
-        presets=[Preset(name=name, words=_WORDS.get(name, name)) for name in PRESETS],
+        presets=[Preset(name=name, words=words) for name, words in _PRESETS.items()],
         devices=[
-            Device(name=name, words=_DEVICES.get(name, name), available=there)
+            Device(name=name, words=_DEVICES[name], available=there)
             for name, there in here.devices.items()
         ],
         formats=list(SUFFIXES),
@@ -132,28 +128,6 @@ async def _info(here: Here) -> Info:
         ),
         demo=config.demo,
     )
-
-
-def _page_route(folder: Path) -> Any:
-    """Answer with the page's files, read once and looked up by name: no path is ever made."""
-    files = {}
-    for path in folder.rglob("*"):
-        if path.is_file() and path.suffix in _KINDS:
-            content = path.read_bytes()
-            tag = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
-            files[path.relative_to(folder).as_posix()] = content, _KINDS[path.suffix], tag
-
-    async def answer(path: str, request: Request) -> Response:
-        file = files.get(path.removeprefix("static/") or "index.html")
-        if file is None:
-            raise Missing("there is nothing here")
-        content, kind, tag = file
-        headers = {"etag": tag, "cache-control": "no-cache"}
-        if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers=headers)
-        return Response(content, headers=headers, media_type=kind)
-
-    return answer
 
 
 def _error(status: int, line: str) -> JSONResponse:

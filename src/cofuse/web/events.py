@@ -1,4 +1,4 @@
-"""Server-sent events: whoever watches jobs hears of every change, at most five times a second."""
+"""The event stream of jobs: sends each job when it has changed, up to five times a second."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from cofuse.web.store import Full
 
 __all__ = ["job_events"]
 
-#: Writes of a record only what clients are to see.
+#: Leaves out those fields of a record that clients do not see.
 _WIRE = TypeAdapter(Job)
-#: Seconds between two looks; this costs less than waking watchers from other threads.
+#: Seconds between two looks at the jobs; looking costs less than waking streams from threads.
 _LOOK_EVERY = 0.2
+#: Seconds of silence after which a comment shows that the connection lives.
 _ALIVE_EVERY = 10.0
 
 
@@ -28,18 +29,10 @@ def job_events(
     *,
     until_over: bool,
 ) -> StreamingResponse:
-    """Answer with a stream of jobs, each when it has changed.
+    """Answer with a stream of ``jobs``, each sent when it has changed.
 
-    Parameters
-    ----------
-    jobs
-        The jobs to watch.
-    watchers
-        Has a place for each who may watch.
-    closing
-        Whether the server is about to stop.
-    until_over
-        Whether to end when all jobs are over.
+    ``watchers`` limits how many streams are open. A stream ends when the server is ``closing``, and
+    with ``until_over`` also when all of its jobs are over.
     """
     if watchers.locked():
         raise Full("too many are watching already; close some pages")
@@ -50,9 +43,9 @@ def job_events(
             spoken = time.monotonic()
             yield "retry: 1000\n\n"
             while not closing():
-                here = jobs()
-                over = all(job.is_over for job in here)
-                for job in reversed(here):
+                watched = jobs()
+                over = all(job.is_over for job in watched)
+                for job in reversed(watched):
                     state = job.version, job.state
                     if seen.get(job.id) != state:
                         seen[job.id] = state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,28 +20,14 @@ __all__ = ["FILTERS_SHOWN", "filter_pictures", "histogram", "pixel_facts", "reli
 FILTERS_SHOWN = 12
 #: The settings whose operator and window measure the activity.
 _FAST = FastSettings()
-
 #: Rows read at a time, at least.
 _BAND = 256
 #: Most rows and columns of a relief.
 _RELIEF_SIDE = 256
-#: Before it is reduced, depth is filtered by medians of 5 pixels on a grid 3 times finer.
-_FINER, _MEDIAN = 3, 5
-#: Heights beyond these quantiles are cut off: single wrong ones must not flatten all others.
-_QUANTILES = (0.005, 0.995)
-#: A relief spans this share of all frames at least, so that noise of a flat scene stays flat.
-_LEAST_SPAN = 0.25
 
 
 def pixel_facts(
-    x: int,
-    y: int,
-    *,
-    image: Pixels,
-    stack: Stack,
-    source_map: Pixels | None = None,
-    confidence: Pixels | None = None,
-    depth: Pixels | None = None,
+    x: int, y: int, *, image: Pixels, stack: Stack, maps: Mapping[str, Pixels]
 ) -> dict[str, Any]:
     """Gather what is known about one pixel; of every frame only a small window is read.
 
@@ -53,8 +39,8 @@ def pixel_facts(
         The result, of the frames' shape and dtype.
     stack
         The frames, as they were aligned.
-    source_map, confidence, depth
-        Maps of the result's size, where there are any.
+    maps
+        ``source``, ``confidence`` and ``depth`` of the result's size, as far as there are any.
 
     Returns
     -------
@@ -69,18 +55,18 @@ def pixel_facts(
         raise CofuseError(f"there is no pixel {x}, {y} in a picture of {width}x{height}")
     operator = load_operator(_FAST.operator)
 
-    def at(plane: Pixels | None) -> Any:
-        return None if plane is None else plane[y : y + 1, x : x + 1].item()
+    def at(name: str) -> Any:
+        return maps[name][y, x].item() if name in maps else None
 
     fits = min(height, width) >= operator.patch_size
     return {
         "x": x,
         "y": y,
-        "value": image[y : y + 1, x : x + 1].ravel().tolist(),
-        "frame": at(source_map),
-        "confidence": at(confidence),
+        "value": np.atleast_1d(image[y, x]).tolist(),
+        "frame": at("source"),
+        "confidence": at("confidence"),
         "activity": _activities(x, y, stack, operator) if fits else [0.0] * len(stack),
-        "depth": at(depth),
+        "depth": at("depth"),
         "filters": _strongest(x, y, image, stack, operator) if fits else [],
     }
 
@@ -98,15 +84,12 @@ def filter_pictures(name: str = _FAST.operator) -> NDArray[np.uint8]:
 def _activities(x: int, y: int, stack: Stack, operator: AnalysisOperator) -> list[float]:
     """Mean activity of the patches of every frame that lie around one pixel."""
     reach = (_FAST.window + operator.patch_size) // 2
-    values = []
-    for index in range(len(stack)):
-        around = [
-            slice(min(max(place - reach, 0), size - operator.patch_size), place + reach + 1)
-            for place, size in ((y, stack.height), (x, stack.width))
-        ]
-        grey = luminance(stack.to_levels(stack.part_reader(index)(*around)))
-        values.append(float(operator.activity(grey).mean()))
-    return values
+    rows, columns = (
+        slice(min(max(place - reach, 0), size - operator.patch_size), place + reach + 1)
+        for place, size in ((y, stack.height), (x, stack.width))
+    )
+    parts = (stack.part_levels(index, (rows, columns)) for index in range(len(stack)))
+    return [float(operator.activity(luminance(part)).mean()) for part in parts]
 
 
 def _strongest(
@@ -136,14 +119,14 @@ def histogram(pixels: Pixels, *, white: float) -> dict[str, list[int]]:
 def relief_grid(
     depth: Pixels, image: Pixels, *, white: float, last: float
 ) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-    """Make a small grid of heights from a depth map, smoothed such that outliers do not count.
+    """Make a small grid of heights from a depth map, and of the picture's colours there.
 
     Parameters
     ----------
     depth
         Position along the stack, shape (H, W); the first frame is focused nearest, hence highest.
     image
-        The picture, shape (H, W) or (H, W, 3), for the colours.
+        The picture, shape (H, W) or (H, W, 3).
     white
         Value of the picture that stands for white.
     last
@@ -152,16 +135,17 @@ def relief_grid(
     Returns
     -------
     heights, colours
-        From 0 to 1, shape (rows, columns), and the picture's 8-bit RGB there.
+        From 0 to 1, shape (rows, columns), and 8-bit RGB, shape (rows, columns, 3).
     """
     import cv2
 
-    fine = _reduced(depth, _FINER * _RELIEF_SIDE)
-    if min(fine.shape) > _MEDIAN:
-        fine = np.asarray(cv2.medianBlur(fine, _MEDIAN), np.float32)
+    fine = _reduced(depth, 3 * _RELIEF_SIDE)
+    if min(fine.shape) > 5:
+        fine = np.asarray(cv2.medianBlur(fine, 5), np.float32)  # takes out single wrong heights
     grid = _reduced(fine, _RELIEF_SIDE)
-    near, far = (float(q) for q in np.quantile(grid, _QUANTILES))
-    span = max(far - near, _LEAST_SPAN * last, 1e-6)
+    near, far = np.quantile(grid, (0.005, 0.995)).tolist()  # few wrong heights must not flatten all
+    # At least a quarter of the stack, so that the noise of a flat scene stays flat.
+    span = max(far - near, 0.25 * last, 1e-6)
     heights = (np.clip(grid, near, far) - near) / np.float32(span)
     colours = eight_bits(_reduced(image, _RELIEF_SIDE), white)
     if colours.ndim == 2:

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from cofuse.errors import CofuseError
 from cofuse.files import write_image
-from cofuse.files.decoding import Picture
 from cofuse.files.reading import inspect_file, stated_white
-from cofuse.files.sources import RAW_SUFFIXES, format_of, natural_key
+from cofuse.files.sources import format_of, natural_key
 from cofuse.files.tiff import has_more_pages
 from cofuse.images import Stack as Pictures
 from cofuse.images.memory import available_memory
@@ -22,20 +21,11 @@ from cofuse.web.pyramid import eight_bits, encoded
 from cofuse.web.schemas import FrameRecord, Refused, StackRecord
 from cofuse.web.store import Store, new_id
 
-__all__ = [
-    "Arrived",
-    "add_frames",
-    "add_sample",
-    "changed",
-    "clean_name",
-    "raw_suffix",
-    "thumbnail_path",
-]
+__all__ = ["Arrived", "add_frames", "add_sample", "changed", "clean_name", "thumbnail_path"]
 
 _LONGEST_NAME = 120
+#: Longest side of a thumbnail in pixels.
 _THUMBNAIL = 320
-#: Pages of a TIFF for each frame: some hold small copies as well.
-_PAGES_A_FRAME = 5
 
 #: Two frames are decoded at a time at most: they may be large.
 _decoding = threading.Semaphore(2)
@@ -58,11 +48,6 @@ def clean_name(given: str, fallback: str) -> str:
     if len(text) > _LONGEST_NAME:  # the end of a name tells frames apart
         text = text[: _LONGEST_NAME // 2] + "…" + text[-_LONGEST_NAME // 2 + 1 :]
     return text if text.strip(". ") else fallback
-
-
-def raw_suffix(name: str) -> str:
-    """The ending of a camera RAW file, out of a fixed list; "" if the name has none."""
-    return next((suffix for suffix in RAW_SUFFIXES if name.lower().endswith(suffix)), "")
 
 
 def thumbnail_path(path: Path) -> Path:
@@ -89,6 +74,7 @@ def add_frames(
                 file.path.rename(target)
                 thumbnail_path(file.path).rename(thumbnail_path(target))
                 stack.frames.append(frame)
+                store.size += frame.bytes
                 added.append(frame)
         except CofuseError as error:
             line = " ".join(str(error).replace(str(file.path), name).split())
@@ -109,15 +95,22 @@ def add_frames(
 
 
 def changed(stack: StackRecord) -> None:
-    """Renew what a stack's record says of its frames."""
-    stack.sigma = None
-    stack.problem = _problem_of(stack)
+    """Renew what a stack's record says of its frames: can they be fused as they are?"""
+    stack.sigma = stack.problem = None
+    kinds = Counter(frame.kind for frame in stack.frames)
+    if len(kinds) > 1:
+        usual = kinds.most_common(1)[0][0]
+        odd = next(frame for frame in stack.frames if frame.kind != usual)
+        sizes = {(frame.width, frame.height) for frame in stack.frames}
+        what = "sizes differ" if len(sizes) > 1 else "depths or colours differ"
+        stack.problem = f"{what}: {odd.name} is {odd.kind}, most frames are {usual}"
 
 
 def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
     """Check the header against the limits, decode, and write a thumbnail."""
     kind = format_of(path)
-    if kind == "tiff" and has_more_pages(path, _PAGES_A_FRAME * store.config.max_frames):
+    # Some TIFFs hold small copies of each frame as well, hence more pages than frames.
+    if kind == "tiff" and has_more_pages(path, 5 * store.config.max_frames):
         raise CofuseError(f"{name} holds far more pages than a stack may have frames")
     pictures = inspect_file(path)
     first, most = pictures[0], store.config.max_pixels
@@ -132,7 +125,8 @@ def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
         raise CofuseError(f"{name} holds {len(pictures)} frames; a stack may have fewer")
     if 3 * math.prod(first.shape) * first.dtype.itemsize > available_memory():
         raise CofuseError(f"{name} does not fit into memory; make it smaller")
-    pixels = Pictures.from_arrays([first.decode()], white=_white(pictures, path), names=[name])
+    white = None if first.dtype.kind == "f" else stated_white(pictures, path)
+    pixels = Pictures.from_arrays([first.decode()], white=white, names=[name])
     thumbnail_path(path).write_bytes(_thumbnail(pixels))
     return FrameRecord(
         id=new_id(),
@@ -152,35 +146,12 @@ def _thumbnail(stack: Pictures) -> bytes:
     """The first frame as a JPEG of at most `_THUMBNAIL` pixels a side."""
     import cv2
 
-    longest = max(stack.shape[:2])
-    step = max(1, longest // (4 * _THUMBNAIL))  # of large frames not every pixel counts
+    step = max(1, max(stack.shape[:2]) // (4 * _THUMBNAIL))  # of large frames not all pixels count
     levels = stack.to_levels(stack[0][::step, ::step])
     scale = min(1.0, _THUMBNAIL / max(levels.shape[:2]))
     width, height = (max(1, round(scale * side)) for side in levels.shape[1::-1])
     small = cv2.resize(levels, (width, height), interpolation=cv2.INTER_AREA)
     return encoded(eight_bits(small, 255.0))
-
-
-def _white(pictures: list[Picture], path: Path) -> float | None:
-    """The value of white that a file states."""
-    if pictures[0].dtype.kind == "f":
-        return None
-    try:
-        return stated_white(pictures, path)
-    except Warning:  # where warnings are errors
-        return None
-
-
-def _problem_of(stack: StackRecord) -> str | None:
-    """Say in one line why the frames cannot be fused as they are, if they cannot."""
-    kinds = Counter(frame.kind for frame in stack.frames)
-    if len(kinds) <= 1:
-        return None
-    usual = kinds.most_common(1)[0][0]
-    odd = next(frame for frame in stack.frames if frame.kind != usual)
-    sizes = {(frame.width, frame.height) for frame in stack.frames}
-    what = "sizes differ" if len(sizes) > 1 else "depths or colours differ"
-    return f"{what}: {odd.name} is {odd.kind}, most frames are {usual}"
 
 
 def add_sample(store: Store) -> StackRecord:

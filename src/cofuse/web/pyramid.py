@@ -11,7 +11,7 @@ as colours, where a mean of their numbers would name a third frame.
 
 from __future__ import annotations
 
-import tempfile
+import math
 import threading
 from pathlib import Path
 from typing import Any
@@ -37,15 +37,14 @@ Floats = NDArray[np.float32]
 
 
 class Pyramid:
-    """A picture and its smaller levels, in tiles; may be asked by several threads.
+    """A picture and its smaller levels, in tiles; several threads may ask for them.
 
     Parameters
     ----------
     pixels
         The picture, shape (H, W) or (H, W, 3), of any type; may be a mapped file.
-    folder
-        Where the smaller levels of this picture are kept, as ``.npy``; found there, they are not
-        made again.
+    file
+        A ``.npy`` that keeps the smaller levels; they are made if it is not there.
     white
         Value shown as white, or as the last of ``colours``; 0 is black, or the first.
     colours
@@ -57,7 +56,7 @@ class Pyramid:
     def __init__(
         self,
         pixels: Pixels,
-        folder: Path,
+        file: Path,
         *,
         white: float,
         colours: Shown | None = None,
@@ -65,8 +64,7 @@ class Pyramid:
     ) -> None:
         self.height, self.width = int(pixels.shape[0]), int(pixels.shape[1])
         self.lossless = lossless
-        self._pixels, self._folder, self._white, self._colours = pixels, folder, white, colours
-        self._channels = pixels.shape[2:] if colours is None else (3,)
+        self._pixels, self._file, self._white, self._colours = pixels, file, white, colours
         self._smaller: list[Shown] = []
         self._making = threading.Lock()
 
@@ -86,10 +84,8 @@ class Pyramid:
 
     def tile_pixels(self, level: int, column: int, row: int) -> Shown:
         """Cut one tile as it is shown, 8-bit grey or RGB."""
-        if not (0 <= level <= self.top and column >= 0 and row >= 0):
-            raise Missing("there is no such tile")
-        width, height = self.size(level)
-        if column * TILE >= width or row * TILE >= height:
+        width, height = self.size(level) if 0 <= level <= self.top else (0, 0)
+        if not (0 <= column * TILE < width and 0 <= row * TILE < height):
             raise Missing("there is no such tile")
         part = _span(row, height), _span(column, width)
         if level == self.top:
@@ -106,46 +102,25 @@ class Pyramid:
 
     def _levels(self) -> list[Shown]:
         """All smaller levels, the largest first, made when they are first asked for."""
+        channels = self._pixels.shape[2:] if self._colours is None else (3,)
+        shapes = [(*self.size(level)[::-1], *channels) for level in reversed(range(self.top))]
+        *ends, total = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
+
+        def cut(flat: Shown) -> list[Shown]:
+            parts = zip(np.split(flat, ends), shapes, strict=True)
+            return [part.reshape(shape) for part, shape in parts]
+
         with self._making:
             if not self._smaller:
-                self._smaller = self._found() or self._made()
+                flat = _kept(self._file, total)
+                if flat is None:
+                    self._file.parent.mkdir(parents=True, exist_ok=True)
+                    new = self._file.with_suffix(".new")
+                    flat = np.lib.format.open_memmap(new, "w+", np.uint8, (total,))
+                    self._fill(cut(flat))
+                    new.replace(self._file)
+                self._smaller = cut(flat)
         return self._smaller
-
-    def _files(self, folder: Path) -> dict[Path, tuple[int, ...]]:
-        """The file of every smaller level, the largest first, and the shape of its pixels."""
-        return {
-            folder / f"level-{level:02d}.npy": (*self.size(level)[::-1], *self._channels)
-            for level in reversed(range(self.top))
-        }
-
-    def _found(self) -> list[Shown]:
-        """Levels that lie in the folder, mapped; none unless they are all there."""
-        levels = []
-        for file, shape in self._files(self._folder).items():
-            try:
-                pixels = np.load(file, mmap_mode="r")
-            except (OSError, ValueError):  # missing, or not whole
-                return []
-            if pixels.shape != shape or pixels.dtype != np.uint8:
-                return []
-            levels.append(pixels)
-        return levels
-
-    def _made(self) -> list[Shown]:
-        """Make all smaller levels in one pass over the picture."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        # Whole or not at all: levels are filled in a folder beside, and then take their names.
-        with tempfile.TemporaryDirectory(prefix=".new-", dir=self._folder) as new:
-            files = self._files(Path(new))
-            self._fill(
-                [
-                    np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=shape)
-                    for file, shape in files.items()
-                ]
-            )
-            for file in files:
-                file.replace(self._folder / file.name)
-        return self._found()
 
     def _fill(self, levels: list[Shown]) -> None:
         """Fill the smaller levels band by band; means are not rounded on their way down."""
@@ -164,7 +139,7 @@ class Pyramid:
             level[:] = np.rint(smallest)
 
 
-def map_pyramid(name: str, pixels: Pixels, frames: int, folder: Path) -> Pyramid:
+def map_pyramid(name: str, pixels: Pixels, frames: int, file: Path) -> Pyramid:
     """Show the source map or the depth in colours, the first frame dark, confidence in grey."""
     white, colours = 1.0, None
     if name == "source":
@@ -172,7 +147,16 @@ def map_pyramid(name: str, pixels: Pixels, frames: int, folder: Path) -> Pyramid
         white = len(colours) - 1.0
     elif name == "depth":
         colours, white = colour_table(), max(frames - 1.0, 1.0)
-    return Pyramid(pixels, folder, white=white, colours=colours, lossless=True)
+    return Pyramid(pixels, file, white=white, colours=colours, lossless=True)
+
+
+def _kept(file: Path, size: int) -> Shown | None:
+    """Map a file of so many bytes of levels; None if it is missing or not whole."""
+    try:
+        flat: NDArray[Any] = np.load(file, mmap_mode="r")
+    except (OSError, ValueError):
+        return None
+    return flat if flat.shape == (size,) and flat.dtype == np.uint8 else None
 
 
 def _span(number: int, size: int) -> slice:

@@ -12,7 +12,7 @@ from typing import Any
 
 from cofuse.errors import CofuseError
 from cofuse.web.store import Full
-from cofuse.web.worker import Cancelled, Worker, WorkerDied
+from cofuse.web.worker import Cancelled, Worker
 
 __all__ = ["Questions"]
 
@@ -82,14 +82,8 @@ class Questions:
 
 
 def _answer_of(future: Future[Answer]) -> Answer:
-    """Wait for an answer; failures become errors of one line."""
+    """Wait for an answer; what was cancelled becomes an error of one line."""
     try:
         return future.result()
     except (Cancelled, CancelledError) as error:
         raise CofuseError("the server is stopping") from error
-    except WorkerDied as error:
-        raise CofuseError(str(error)) from error
-    except CofuseError:
-        raise
-    except Exception as error:
-        raise CofuseError(f"unexpected ({type(error).__name__})") from error

@@ -17,7 +17,7 @@ from cofuse.jobs.options import check_options
 from cofuse.web.limits import Config
 from cofuse.web.options import Options, command_line, fusing_request
 from cofuse.web.schemas import JobRecord, Result, StackRecord, now
-from cofuse.web.store import Full, Missing, Store, save_metadata
+from cofuse.web.store import Full, Missing, Store
 from cofuse.web.worker import Cancelled, Worker, WorkerDied
 
 __all__ = ["JobQueue", "with_own_names"]
@@ -119,7 +119,6 @@ class JobQueue:
             request = fusing_request(folder, frames, job.options)
             arguments = {"request": request, "keep_frames": self.config.keep_frames}
             found = self.worker.run("fuse", arguments, cancel, take)
-            save_metadata(folder / "metadata.json", found["metadata"])
             report = with_own_names(found["report"], names)
             write_json(folder / "report.json", report, overwrite=True)
             job.result = Result.model_validate(with_own_names(found["result"], names))
@@ -132,11 +131,11 @@ class JobQueue:
                 store.finish(job, "interrupted", "the server was stopped while the job was running")
             else:
                 store.finish(job, "cancelled")
-        except CofuseError as error:
-            store.finish(job, "failed", with_own_names(str(error), names))
         except WorkerDied as error:
             remedy = "perhaps for want of memory; try fewer or smaller frames"
             store.finish(job, "failed", f"{error}, {remedy}")
+        except CofuseError as error:
+            store.finish(job, "failed", with_own_names(str(error), names))
         except (Missing, OSError) as error:
             store.finish(job, "failed", f"the job's files cannot be used ({error})")
 

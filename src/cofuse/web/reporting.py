@@ -42,12 +42,7 @@ _LONGEST, _DIM, _RENEW_EVERY = 1200, 0.35, 0.5
 class Pace:
     """The share of a job that is done, which never falls, and the time left at the pace so far.
 
-    Parameters
-    ----------
-    left_out
-        Stages that there will not be.
-    clock
-        Returns the time in seconds.
+    ``left_out`` names stages that there will not be; ``clock`` returns the time in seconds.
     """
 
     def __init__(
@@ -70,29 +65,30 @@ class Pace:
 
 
 class Preview:
-    """A small JPEG of the result, renewed as parts of it are finished; the rest is a dim frame."""
+    """A small JPEG of the result, renewed as parts of it are finished; the rest is a dim frame.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._stack: Stack | None = None
-        self._step, self._changed, self._last = 1, False, 0.0
-        self.version = 0
+    The picture is written to ``path``; it begins as frame ``index`` of ``stack``.
+    """
+
+    def __init__(self, path: Path, stack: Stack, index: int) -> None:
+        self._path, self.version = path, 0
+        self.begin(stack, index)
 
     def begin(self, stack: Stack, index: int) -> None:
         """Show one frame, dim; the result will have the size of the stack's frames."""
         self._stack = stack
-        self._step = max(1, math.ceil(max(stack.shape[:2]) / _LONGEST))
+        self._step = math.ceil(max(stack.shape[:2]) / _LONGEST)
         self._shown = stack.to_levels(stack[index][:: self._step, :: self._step]) * _DIM
         self._write()
 
     def paint(self, rows: slice, columns: slice, pixels: Pixels) -> None:
         """Take a finished part of the result, in native values."""
-        step, stack = self._step, self._stack
-        assert stack is not None, "parts come after the beginning"
+        step = self._step
         # The first multiples of the step that lie in this part.
         top, left = -(-rows.start // step), -(-columns.start // step)
         part = pixels[top * step - rows.start :: step, left * step - columns.start :: step]
-        self._shown[top : top + len(part), left : left + part.shape[1]] = stack.to_levels(part)
+        shown = self._shown[top : top + len(part), left : left + part.shape[1]]
+        shown[...] = self._stack.to_levels(part)
         self._changed = True
 
     def written(self) -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
+from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from cofuse.errors import CofuseError
 from cofuse.web.events import job_events
 from cofuse.web.options import Options, command_line
 from cofuse.web.schemas import Command, Job, JobRecord, NewJob
 from cofuse.web.service import AnyJob, Here
-from cofuse.web.store import Missing
+from cofuse.web.store import content_of
 
 __all__ = ["router"]
 
@@ -43,9 +43,7 @@ async def command(
     try:
         chosen = Options.model_validate_json(options)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise CofuseError(f"options {place}: {first['msg']}") from error
+        raise RequestValidationError(error.errors()) from error
     return Command(command=command_line(here.store.stack(stack).names, chosen))
 
 
@@ -87,8 +85,5 @@ def delete_job(job: str, here: Here) -> None:
 )
 def preview(job: AnyJob, here: Here) -> Response:
     """Show what is fused so far, the rest dim."""
-    try:
-        data = (here.store.job_folder(job.id) / "preview.jpg").read_bytes()
-    except OSError as error:
-        raise Missing("there is no preview yet") from error
+    data = content_of(here.store.job_folder(job.id) / "preview.jpg", "there is no preview yet")
     return Response(data, media_type="image/jpeg")

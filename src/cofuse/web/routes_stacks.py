@@ -18,8 +18,8 @@ from cofuse.web.schemas import (
     StackRecord,
     Uploaded,
 )
-from cofuse.web.service import AnyStack, Here
-from cofuse.web.store import Busy, Missing
+from cofuse.web.service import FOREVER, AnyStack, Here
+from cofuse.web.store import Busy, Missing, content_of
 
 __all__ = ["router"]
 
@@ -86,12 +86,7 @@ def delete_stack(stack: str, here: Here) -> None:
 )
 async def upload(stack: AnyStack, request: Request, here: Here) -> dict[str, Any]:
     """Upload frames, each in a field ``file``; what is no picture is named and refused."""
-    arrived = await here.uploads.receive(
-        stack,
-        request.headers.get("content-type", ""),
-        request.headers.get("content-length"),
-        request.stream(),
-    )
+    arrived = await here.uploads.receive(stack, request)
     added, refused = await run_in_threadpool(add_frames, here.store, stack, arrived)
     return {"added": added, "refused": refused, "stack": stack}
 
@@ -121,12 +116,8 @@ def delete_frame(stack: str, frame: str, here: Here) -> StackRecord:
 def thumbnail(stack: AnyStack, frame: str, here: Here) -> Response:
     """Show a frame, small."""
     path = thumbnail_path(here.store.frame_path(stack.id, _frame(stack, frame)))
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise Missing("there is no such frame") from error
-    cached = {"cache-control": "private, max-age=31536000, immutable"}
-    return Response(data, media_type="image/jpeg", headers=cached)
+    data = content_of(path, "there is no such frame")
+    return Response(data, media_type="image/jpeg", headers={"cache-control": FOREVER})
 
 
 @router.get("/stacks/{stack}/noise", response_model=None, responses={202: {"model": Pending}})

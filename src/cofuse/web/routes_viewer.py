@@ -5,27 +5,23 @@ from __future__ import annotations
 import base64
 import html
 import json
-import re
-import unicodedata
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Response
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 
 from cofuse.fusion.presets import FastSettings
 from cofuse.web.facts import filter_pictures, relief_grid
 from cofuse.web.facts import histogram as count
 from cofuse.web.schemas import AnyJSON, Job, JobRecord, Pending, PictureInfo, Strokes
-from cofuse.web.service import DoneJob, Here
-from cofuse.web.store import Missing
+from cofuse.web.service import FOREVER, DoneJob, Here
+from cofuse.web.store import Missing, content_of
 from cofuse.web.viewer import SUFFIXES, result_of
 
-__all__ = ["file_name", "router"]
+__all__ = ["router"]
 
 router = APIRouter(tags=["results"])
 
-_FOREVER = "private, max-age=31536000, immutable"
-_MEDIA = {"tiff": "image/tiff", "png": "image/png", "jpeg": "image/jpeg"}
 _BYTES: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind: {} for kind in ("image/jpeg", "image/png", "image/tiff")}}
 }
@@ -56,7 +52,7 @@ def tile(
     tag = f'"{job.id}-{version}-{level}-{column}-{row}"'
     # The result changes when it is retouched: only an address that names its version is for ever.
     cached = name != "result" or v == version
-    headers = {"etag": tag, "cache-control": _FOREVER if cached else "private, no-cache"}
+    headers = {"etag": tag, "cache-control": FOREVER if cached else "private, no-cache"}
     if if_none_match == tag:
         return Response(status_code=304, headers=headers)
     kind = "image/png" if pyramid.lossless else "image/jpeg"
@@ -146,20 +142,16 @@ def download(
 ) -> Response:
     """The result as a file; without ``depth`` as deep as the frames, if the format holds that."""
     path = here.viewer.download(job, format, None if depth is None else int(depth))
-    name = file_name(f"{job.name}-fused", SUFFIXES[format])
-    return FileResponse(path, media_type=_MEDIA[format], filename=name)
+    return FileResponse(path, filename=f"{job.name}-fused{SUFFIXES[format]}")
 
 
 @router.get("/jobs/{job}/report", response_model=None)
 def report(job: DoneJob, here: Here, format: Literal["json", "html"] = "json") -> Response:
     """What the job did, in all detail."""
-    try:
-        text = (here.store.job_folder(job.id) / "report.json").read_text("utf-8")
-    except OSError as error:
-        raise Missing("there is no report") from error
+    text = content_of(here.store.job_folder(job.id) / "report.json", "there is no report")
     if format == "json":
         return Response(text, media_type="application/json")
-    return Response(_page(job, json.loads(text)), media_type="text/html; charset=utf-8")
+    return HTMLResponse(_page(job, json.loads(text)))
 
 
 @router.get("/operator")
@@ -170,23 +162,14 @@ def operator() -> AnyJSON:
     return {"name": FastSettings().operator, "side": filters.shape[1], "filters": flat}
 
 
-def file_name(name: str, suffix: str) -> str:
-    """A name for a file to be downloaded: plain letters, digits and a few signs."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    plain = re.sub(r"[^A-Za-z0-9._ -]+", "_", plain).strip("._ -")[:80]
-    return (plain or "fused") + suffix
-
-
 def _page(job: JobRecord, facts: dict[str, Any]) -> str:
     """A report to read or print: plain tables, no scripts."""
 
     def table(value: Any) -> str:
         if isinstance(value, dict):
-            rows = (
-                f"<tr><th>{html.escape(str(k))}</th><td>{table(v)}</td></tr>"
-                for k, v in value.items()
-            )
-            return f"<table>{''.join(rows)}</table>"
+            rows = ((html.escape(name), table(fact)) for name, fact in value.items())
+            cells = (f"<tr><th>{name}</th><td>{fact}</td></tr>" for name, fact in rows)
+            return f"<table>{''.join(cells)}</table>"
         if isinstance(value, list) and value and isinstance(value[0], dict | list):
             return "".join(table(item) for item in value)
         if isinstance(value, list):

@@ -128,8 +128,8 @@ class StackRecord(Stack):
     @property
     def decoded_bytes(self) -> int:
         """Bytes of all frames in memory."""
-        values = (f.width * f.height * (3 if f.colour else 1) * f.pages for f in self.frames)
-        return sum(n * f.depth // 8 for n, f in zip(values, self.frames, strict=True))
+        pixels = ((f, f.width * f.height * f.pages) for f in self.frames)
+        return sum(n * (3 if f.colour else 1) * f.depth // 8 for f, n in pixels)
 
     @property
     def pages(self) -> int:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import socket
-from urllib.parse import parse_qs
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -95,7 +94,8 @@ class AccessMiddleware:
             return
         headers, path = Headers(scope=scope), scope["path"]
         answer = self._refusal(headers, path, scope["method"])
-        if answer is None and path == "/" and (given := _token(scope)) is not None:
+        given = QueryParams(scope["query_string"]).get("token")
+        if answer is None and path == "/" and given:
             answer = self._entrance(given)
         elif answer is None and not self._is_known(headers):
             answer = _locked(path)
@@ -149,12 +149,6 @@ def _locked(path: str) -> Response:
 
 def _error(status: int, line: str, headers: dict[str, str] | None = None) -> Response:
     return JSONResponse({"error": line}, status, headers)
-
-
-def _token(scope: Scope) -> str | None:
-    """The token in the address, if there is one."""
-    given = parse_qs(scope["query_string"].decode("latin-1")).get("token")
-    return given[0] if given else None
 
 
 def _bearer(headers: Headers) -> str | None:

@@ -19,9 +19,11 @@ from cofuse.web.store import Store
 from cofuse.web.uploads import Uploads
 from cofuse.web.viewer import Viewer, result_of
 
-__all__ = ["AnyJob", "AnyStack", "DoneJob", "Here", "Service"]
+__all__ = ["FOREVER", "AnyJob", "AnyStack", "DoneJob", "Here", "Service"]
 
 _MOST_WATCHERS = 100
+#: Header ``cache-control`` of what never changes.
+FOREVER = "private, max-age=31536000, immutable"
 
 
 class Service:

@@ -6,13 +6,9 @@ found by looking an identifier up among the records.
 
 from __future__ import annotations
 
-import base64
-import dataclasses
-import json
 import secrets
 import shutil
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -22,20 +18,17 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from cofuse.errors import CofuseError
-from cofuse.files import Metadata, write_json
+from cofuse.files import write_json
 from cofuse.web.limits import Config
 from cofuse.web.options import Options
 from cofuse.web.schemas import FrameRecord, JobRecord, StackRecord, State, now
 
-__all__ = ["Busy", "Full", "Missing", "Store", "folder_bytes", "load_metadata", "save_metadata"]
+__all__ = ["Busy", "Full", "Missing", "Store", "content_of", "folder_bytes", "new_id"]
 
 #: A file that marks a folder as a server's.
 _MARK = "cofuse-serve.txt"
 
 _Record = TypeVar("_Record", StackRecord, JobRecord)
-
-#: Seconds for which the size of all folders is not measured again.
-_SIZE_KNOWN = 10.0
 
 
 class Missing(Exception):
@@ -58,7 +51,8 @@ class Store:
         self.lock = threading.RLock()
         self._stacks: dict[str, StackRecord] = {}
         self._jobs: dict[str, JobRecord] = {}
-        self._size, self._size_at = 0, -_SIZE_KNOWN
+        #: Bytes of all stacks and jobs at the last clean-up, and of uploads since.
+        self.size = 0
         #: Called with the identifier of a job that is deleted: its pictures may be open.
         self.forget: Callable[[str], None] = lambda _: None
         _claim(config.folder)
@@ -100,10 +94,6 @@ class Store:
         if found is None:
             raise Missing("there is no such stack")
         return found
-
-    def has_stack(self, identifier: str) -> bool:
-        """Whether there is such a stack."""
-        return identifier in self._stacks
 
     def new_stack(self, name: str, *, sample: bool = False) -> StackRecord:
         """Make an empty stack."""
@@ -211,12 +201,6 @@ class Store:
 
     # --- clean-up --------------------------------------------------------------------------------
 
-    def size(self) -> int:
-        """Bytes of all stacks and jobs, as of some seconds ago."""
-        if time.monotonic() - self._size_at > _SIZE_KNOWN:
-            self._size, self._size_at = folder_bytes(self.config.folder), time.monotonic()
-        return self._size
-
     def clean_up(self) -> list[str]:
         """Delete what was not used for long, and the oldest while all is too large.
 
@@ -243,7 +227,7 @@ class Store:
                 (self.delete_job if is_job else self.delete_stack)(identifier)
                 gone.append(identifier)
                 left -= size
-        self._size, self._size_at = left, time.monotonic()
+        self.size = left
         return gone
 
 
@@ -263,6 +247,14 @@ def _claim(folder: Path) -> None:
 
 def _ended(job: JobRecord) -> datetime:
     return job.ended or job.created
+
+
+def content_of(path: Path, missing: str) -> bytes:
+    """Read a whole file; ``missing`` says what a client misses if it is not there."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Missing(missing) from error
 
 
 def new_id() -> str:
@@ -293,23 +285,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-def save_metadata(path: Path, metadata: Metadata) -> None:
-    """Write the reference frame's metadata as JSON: the frames may be gone at a download."""
-    facts = dataclasses.asdict(metadata)
-    for name, value in facts.items():
-        if isinstance(value, bytes):
-            facts[name] = {"bytes": base64.b64encode(value).decode()}
-    write_json(path, facts, overwrite=True)
-
-
-def load_metadata(path: Path) -> Metadata:
-    """Read what `save_metadata` wrote."""
-    facts = json.loads(path.read_text("utf-8"))
-    for name, value in facts.items():
-        if isinstance(value, dict):
-            facts[name] = base64.b64decode(value["bytes"])
-        elif isinstance(value, list):
-            facts[name] = tuple(value)
-    return Metadata(**facts)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,8 @@ def fuse(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
-        preview = Preview(folder / "preview.jpg")
         job = Job(request)
-        preview.begin(job.frames.stack, job.reference)
+        preview = Preview(folder / "preview.jpg", job.frames.stack, job.reference)
         report_to = reporter(request, preview, tell)
 
         def keep(stack: Stack, alignment: Alignment | None) -> None:
@@ -57,14 +56,10 @@ def fuse(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
             _save_average(folder / "average.npy", stack)
 
         outcome = job.run(report_to, preview=preview.paint, on_aligned=keep)
-        _save(outcome, folder)
-        metadata = job.metadata
-    report, fusion = outcome.report, outcome.fusion
-    stack, alignment = outcome.stack, outcome.alignment
-    stages = {name: float(value) for name, value in report["seconds"].items() if name != "total"}
+    report, fusion, stack = outcome.report, outcome.fusion, outcome.stack
+    _save(outcome, folder)
     return {
         "white": stack.white,
-        "metadata": metadata,
         "report": report,
         "result": {
             "width": stack.width,
@@ -77,9 +72,9 @@ def fuse(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
             "sigma_estimated": bool(fusion.sigma_estimated),
             "character": list(fusion.noise.character),
             "seconds": time.perf_counter() - start,
-            "stages": stages,
+            "stages": {k: float(v) for k, v in report["seconds"].items() if k != "total"},
             "hot_pixels": outcome.hot_pixels,
-            "moved": 0.0 if alignment is None else float(alignment.largest_displacement()),
+            "moved": float(outcome.alignment.largest_displacement()) if outcome.alignment else 0.0,
             "device": report["device"],
             "names": list(stack.names),
             "has_depth": outcome.depth is not None,
@@ -161,56 +156,46 @@ def metrics(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """Score a result against its frames; of a large picture, its middle."""
     from cofuse.evaluation.metrics import choose_metrics, score
 
-    folder, white = Path(arguments["folder"]), arguments["white"]
-    result = np.load(folder / "result.npy", mmap_mode="r")
+    result = np.load(Path(arguments["folder"]) / "result.npy", mmap_mode="r")
     stack = _frames_of(arguments)
-    part = tuple(_middle(side) for side in result.shape[:2])
+    rows, columns = (_middle(side) for side in result.shape[:2])
     sources: list[Pixels] = []
     for frame in stack:
-        sources.append(np.ascontiguousarray(frame[part]))
+        sources.append(np.ascontiguousarray(frame[rows, columns]))
         tell({})
     names = choose_metrics((), sources=True, truth=False) if len(stack) > 1 else ()
-    picture = np.ascontiguousarray(result[part])
+    picture = np.ascontiguousarray(result[rows, columns])
     values: dict[str, float | None] = {}
     for name in names:
         tell({})
-        value = score(picture, metrics=[name], sources=sources, white=white)[name]
+        value = score(picture, metrics=[name], sources=sources, white=stack.white)[name]
         values[name] = float(value) if np.isfinite(value) else None
-    rows, columns = part
-    return {
-        "values": values,
-        "part": [columns.start, rows.start, columns.stop, rows.stop],
-    }
+    return {"values": values, "part": [columns.start, rows.start, columns.stop, rows.stop]}
 
 
 def _middle(size: int) -> slice:
-    side = min(size, _METRICS_SIDE)
-    return slice((size - side) // 2, (size - side) // 2 + side)
+    start = max(size - _METRICS_SIDE, 0) // 2
+    return slice(start, start + min(size, _METRICS_SIDE))
 
 
 def retouch(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """Paint strokes into the result, or into an earlier version of it."""
-    from cofuse.web.retouching import restored_frames
+    from cofuse.web.retouching import RestoredFrames, Stroke
     from cofuse.web.retouching import retouch as paint
 
-    folder = Path(arguments["folder"])
+    def strokes() -> Iterator[Stroke]:
+        for stroke in arguments["strokes"]:
+            tell({})
+            yield stroke
+
+    folder, stack = Path(arguments["folder"]), _frames_of(arguments)
+    frames: Stack | RestoredFrames = stack
+    if arguments["restore"]:
+        noise = NoiseLaw.from_json((folder / "noise.json").read_text("utf-8"))
+        frames = RestoredFrames(stack, noise)
     image = np.load(folder / arguments["start"], mmap_mode="r")
-    stack = _frames_of(arguments)
-    noise = _noise_of(folder, arguments["sigma"], colour=stack.is_colour)
-    frames = restored_frames(stack, noise=noise)
-    for stroke in arguments["strokes"]:
-        image = paint(image, frames, [stroke])
-        tell({})
-    np.save(folder / arguments["end"], image)
+    np.save(folder / arguments["end"], paint(image, frames, strokes()))
     return {}
-
-
-def _noise_of(folder: Path, sigma: float, *, colour: bool) -> NoiseLaw:
-    """The noise that a job removed."""
-    path = folder / "noise.json"
-    if sigma > 0 and path.exists():
-        return NoiseLaw.from_json(path.read_text("utf-8"))
-    return NoiseLaw.white(sigma, colour=colour)  # jobs of earlier versions know the level alone
 
 
 TASKS: dict[str, Callable[[dict[str, Any], Tell], dict[str, Any]]] = {

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import BinaryIO
 
 from python_multipart.exceptions import FormParserError, MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 
 from cofuse.errors import CofuseError
-from cofuse.web.frames import Arrived, raw_suffix
+from cofuse.files.sources import RAW_SUFFIXES
+from cofuse.web.frames import Arrived
 from cofuse.web.schemas import StackRecord
 from cofuse.web.security import TooLarge
 from cofuse.web.store import Missing, Store, new_id
@@ -30,70 +31,70 @@ _SPARE_DISK = 500 * 10**6
 
 
 class Uploads:
-    """Receives uploads; knows how many bytes are on their way to every stack."""
+    """Receives uploads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._coming: defaultdict[str, int] = defaultdict(int)
+        #: Bytes on their way to every stack.
+        self.coming: defaultdict[str, int] = defaultdict(int)
 
-    async def receive(
-        self, stack: StackRecord, content_type: str, length: str | None, body: AsyncIterator[bytes]
-    ) -> list[Arrived]:
+    async def receive(self, stack: StackRecord, request: Request) -> list[Arrived]:
         """Write the files of a request to the stack's folder, all or none of them."""
-        kind, options = parse_options_header(content_type)
+        kind, options = parse_options_header(request.headers.get("content-type", ""))
         if kind != b"multipart/form-data" or not options.get(b"boundary"):
             raise CofuseError('send frames as multipart/form-data, each in a field "file"')
         await run_in_threadpool(self._check_room)
-        allowed = self._store.config.max_upload
-        if length is not None and length.isdigit():
-            self._check(stack, int(length) - _ENVELOPE, allowed)
+        length = request.headers.get("content-length", "")
+        if length.isdigit():
+            self._check(stack, int(length) - _ENVELOPE)
         folder = self._store.stack_folder(stack.id) / "frames"
         parts = _Parts(options[b"boundary"], folder, self._store.config.max_frames)
         taken, whole = 0, False
         try:
             batch = bytearray()
-            async for chunk in body:
+            async for chunk in request.stream():
                 taken += len(chunk)
-                self._coming[stack.id] += len(chunk)
-                self._check(stack, 0, allowed)
+                self.coming[stack.id] += len(chunk)
+                self._check(stack)
                 batch += chunk
                 if len(batch) >= _BATCH:
-                    await run_in_threadpool(self._feed, parts, bytes(batch))
+                    await run_in_threadpool(self._check_disk)  # others write to it as well
+                    await run_in_threadpool(parts.feed, bytes(batch))
                     batch.clear()
             await run_in_threadpool(parts.feed, bytes(batch))
             whole = parts.ended
             if not whole:
                 raise CofuseError("the upload ended too early; send it again")
         finally:
-            self._coming[stack.id] -= taken
+            self.coming[stack.id] -= taken
             parts.close(keep=whole)
-            if not self._store.has_stack(stack.id):  # deleted meanwhile, but for what came since
+            try:
+                self._store.stack(stack.id)
+            except Missing:  # deleted meanwhile, but for what came since
                 shutil.rmtree(self._store.stack_folder(stack.id), ignore_errors=True)
-                raise Missing("the stack was deleted meanwhile")
+                raise
         if not parts.files:
             raise CofuseError('no file was sent; send frames in the multipart field "file"')
         return parts.files
 
-    def _check(self, stack: StackRecord, more: int, allowed: int) -> None:
-        if stack.file_bytes + self._coming[stack.id] + more > allowed + _ENVELOPE:
+    def _check(self, stack: StackRecord, more: int = 0) -> None:
+        """Refuse frames that are larger than those of one stack may be."""
+        allowed = self._store.config.max_upload
+        if stack.file_bytes + self.coming[stack.id] + more > allowed + _ENVELOPE:
             raise TooLarge(f"the frames of a stack may have {allowed} bytes (--max-upload)")
 
     def _check_room(self) -> None:
         """Refuse uploads when the store or the disk is full."""
         store = self._store
-        if store.size() > store.config.keep_size:
+        if store.size > store.config.keep_size:
             store.clean_up()
-            if store.size() > store.config.keep_size:
+            if store.size > store.config.keep_size:
                 raise TooLarge("the server keeps as much as it may (--keep-size); delete something")
         self._check_disk()
 
     def _check_disk(self) -> None:
         if shutil.disk_usage(self._store.config.folder).free < _SPARE_DISK:
             raise TooLarge("the disk is nearly full; delete something first")
-
-    def _feed(self, parts: _Parts, batch: bytes) -> None:
-        self._check_disk()  # others upload as well, and jobs write
-        parts.feed(batch)
 
 
 class _Parts:
@@ -142,7 +143,6 @@ class _Parts:
                 file.path.unlink(missing_ok=True)
 
     def _begin(self) -> None:
-        self._field = self._value = b""
         self._headers = {}
 
     def _header_field(self, data: bytes, start: int, end: int) -> None:
@@ -168,7 +168,9 @@ class _Parts:
         if len(self.files) >= self._most:
             raise TooLarge(f"a stack may have {self._most} frames (--max-frames)")
         name = options[b"filename"].decode("utf-8", "replace")
-        path = self._folder / f"{new_id()}{raw_suffix(name)}"
+        # Formats are told by content; only camera RAW needs the ending of its name.
+        suffix = next((end for end in RAW_SUFFIXES if name.lower().endswith(end)), "")
+        path = self._folder / f"{new_id()}{suffix}"
         self._file = path.open("xb")
         self.files.append(Arrived(name, path))
 

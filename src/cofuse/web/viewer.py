@@ -5,7 +5,6 @@ All of this may block; routes call it in threads.
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections import OrderedDict
 from functools import partial
@@ -15,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from cofuse.errors import CofuseError
-from cofuse.files import read_alpha, write_image, write_json
+from cofuse.files import read_alpha, read_metadata, write_image, write_json
 from cofuse.images import Pixels, Stack
 from cofuse.web.facts import pixel_facts
 from cofuse.web.pyramid import OVERLAP, TILE, Pyramid, map_pyramid
 from cofuse.web.questions import Questions
 from cofuse.web.schemas import JobRecord, PictureInfo, Result, Strokes
-from cofuse.web.store import Busy, Missing, Store, load_metadata
+from cofuse.web.store import Busy, Missing, Store
 
 __all__ = ["SUFFIXES", "Viewer", "result_of"]
 
@@ -46,10 +45,10 @@ class Viewer:
 
     def pictures(self, job: JobRecord) -> list[PictureInfo]:
         """All pictures of a job."""
-        result, folder = result_of(job), self._store.job_folder(job.id)
+        result = result_of(job)
         titles = {"result": "Result", "average": "Average of the frames"}
         titles |= {f"frame-{index}": name for index, name in enumerate(result.names)}
-        titles |= {name: _MAPS[name] for name in _MAPS if (folder / f"{name}.npy").exists()}
+        titles |= {name: _MAPS[name] for name in self._maps(job)}
         levels = self.pyramid(job, "result").top + 1
         return [
             PictureInfo(
@@ -67,44 +66,41 @@ class Viewer:
 
     def pyramid(self, job: JobRecord, name: str) -> Pyramid:
         """One picture, in tiles."""
-        version = job.retouched
-        key = job.id, f"result-{version}" if name == "result" and version else name
+        file = _result_file(job.retouched) if name == "result" else name
+        key = job.id, file
         with self._lock:
             if key in self._open:
                 self._open.move_to_end(key)
                 return self._open[key]
-        pyramid = self._opened(
-            job, name, version, self._store.job_folder(job.id) / "levels" / key[1]
-        )
-        with self._lock:
-            pyramid = self._open.setdefault(key, pyramid)
-            while len(self._open) > _OPEN:
-                self._open.popitem(last=False)
-        return pyramid
-
-    def _opened(self, job: JobRecord, name: str, version: int, levels: Path) -> Pyramid:
-        result = result_of(job)
-        if name in _MAPS:
-            return map_pyramid(name, self.array(job, name), result.frames, levels)
+        frames = result_of(job).frames
+        levels = self._store.job_folder(job.id) / "levels" / f"{file}.npy"
         kind, _, number = name.partition("-")
-        if name == "result":
-            pixels = self.current(job, version)
-        elif name == "average":
-            pixels = self.array(job, name)
-        elif kind == "frame" and number in map(str, range(result.frames)):
-            pixels = self.frame(job, int(number))
+        if name in _MAPS:
+            pyramid = map_pyramid(name, self.array(job, name), frames, levels)
+        elif name in ("result", "average"):
+            pyramid = Pyramid(self.array(job, file), levels, white=job.white)
+        elif kind == "frame" and number in map(str, range(frames)):
+            pyramid = Pyramid(self.frame(job, int(number)), levels, white=job.white)
         else:
             raise Missing("there is no such picture")
-        return Pyramid(pixels, levels, white=job.white)
+        with self._lock:
+            pyramid = self._open.setdefault(key, pyramid)
+            if len(self._open) > _OPEN:
+                self._open.popitem(last=False)
+        return pyramid
 
     def array(self, job: JobRecord, name: str) -> Pixels:
         """One of the arrays that the job left, mapped."""
         return _mapped(self._store.job_folder(job.id) / f"{name}.npy")
 
-    def current(self, job: JobRecord, version: int | None = None) -> Pixels:
-        """The result as it was last retouched, or an earlier version of it."""
-        version = job.retouched if version is None else version
-        return self.array(job, f"retouched-{version}" if version else "result")
+    def current(self, job: JobRecord) -> Pixels:
+        """The result as it was last retouched."""
+        return self.array(job, _result_file(job.retouched))
+
+    def _maps(self, job: JobRecord) -> dict[str, Pixels]:
+        """The maps that the job left."""
+        folder = self._store.job_folder(job.id)
+        return {name: self.array(job, name) for name in _MAPS if (folder / f"{name}.npy").exists()}
 
     def frame(self, job: JobRecord, index: int) -> Pixels:
         """One aligned frame; made again if all were too large to be kept."""
@@ -136,21 +132,9 @@ class Viewer:
 
     def pixel(self, job: JobRecord, x: int, y: int) -> dict[str, Any]:
         """All that is known about one pixel."""
-        result, folder = result_of(job), self._store.job_folder(job.id)
-        readers = [partial(self.frame, job, index) for index in range(result.frames)]
-        maps = {
-            name: self.array(job, name) if (folder / f"{name}.npy").exists() else None
-            for name in _MAPS
-        }
-        return pixel_facts(
-            x,
-            y,
-            image=self.current(job),
-            stack=Stack(readers, white=job.white, names=result.names),
-            source_map=maps["source"],
-            confidence=maps["confidence"],
-            depth=maps["depth"],
-        )
+        readers = [partial(self.frame, job, index) for index in range(result_of(job).frames)]
+        stack = Stack(readers, white=job.white)
+        return pixel_facts(x, y, image=self.current(job), stack=stack, maps=self._maps(job))
 
     def strokes(self, job: JobRecord) -> Strokes:
         """The strokes a result was retouched with."""
@@ -174,11 +158,11 @@ class Viewer:
             number = job.retouched + 1
             arguments = {
                 "folder": str(folder),
-                "start": f"retouched-{job.retouched}.npy" if goes_on else "result.npy",
-                "end": f"retouched-{number}.npy",
+                "start": f"{_result_file(job.retouched if goes_on else 0)}.npy",
+                "end": f"{_result_file(number)}.npy",
                 "strokes": new.strokes[len(before) if goes_on else 0 :],
                 # Frames are restored only if the result was.
-                "sigma": result.sigma if job.options.denoise > 0 else 0.0,
+                "restore": result.sigma > 0 and job.options.denoise > 0,
                 "white": job.white,
                 "count": result.frames,
             }
@@ -193,31 +177,30 @@ class Viewer:
                 job.retouched = number
                 self._store.save_job(job)
             # The version before may still be shown, or be on its way to a client.
-            for old in folder.glob(f"download-{number - 2}-*"):
-                old.unlink(missing_ok=True)
-            (folder / f"retouched-{number - 2}.npy").unlink(missing_ok=True)
-            shutil.rmtree(folder / "levels" / f"result-{number - 2}", ignore_errors=True)
+            old = f"retouched-{number - 2}.npy"
+            for file in (*folder.glob(f"download-{number - 2}-*"), folder / old):
+                file.unlink(missing_ok=True)
+            (folder / "levels" / old).unlink(missing_ok=True)
 
     def download(self, job: JobRecord, kind: str, depth: int | None) -> Path:
         """A file of the result with all metadata, made when it is first asked for."""
         result, folder = result_of(job), self._store.job_folder(job.id)
-        version, depth = job.retouched, None if depth == result.depth else depth
-        if kind == "tiff" and depth is None and not version:
-            return folder / "result.tif"  # as the job wrote it
-        if kind != "tiff" and depth is None and result.depth > (16 if kind == "png" else 8):
-            depth = 16 if kind == "png" else 8
-        if kind == "jpeg" and depth == 16:
+        whole, version = folder / "result.tif", job.retouched
+        deepest = {"png": 16, "jpeg": 8}.get(kind, result.depth)
+        if depth is None:
+            depth = min(result.depth, deepest)
+        if kind == "jpeg" and depth > deepest:
             raise CofuseError("JPEG holds 8 bits only; ask for depth 8, or another format")
-        native = depth or "native"
-        path = folder / f"download-{version}-{native}{SUFFIXES[kind]}"
+        if kind == "tiff" and depth == result.depth and not version:
+            return whole  # as the job wrote it
+        path = folder / f"download-{version}-{depth}{SUFFIXES[kind]}"
         if not path.exists():
-            alpha = read_alpha(folder / "result.tif") if kind != "jpeg" else None
             write_image(
                 path,
-                self.current(job, version),
-                metadata=load_metadata(folder / "metadata.json"),
-                alpha=alpha,
-                depth=depth,  # type: ignore[arg-type]
+                self.array(job, _result_file(version)),
+                metadata=read_metadata(whole),
+                alpha=None if kind == "jpeg" else read_alpha(whole),
+                depth=None if depth == result.depth else depth,  # type: ignore[arg-type]
                 white=job.white,
                 overwrite=True,
             )
@@ -228,6 +211,11 @@ class Viewer:
         with self._lock:
             for key in [key for key in self._open if key[0] == identifier]:
                 del self._open[key]
+
+
+def _result_file(version: int) -> str:
+    """The name of the array that holds a version of the result; 0 is as it was fused."""
+    return f"retouched-{version}" if version else "result"
 
 
 def result_of(job: JobRecord) -> Result:

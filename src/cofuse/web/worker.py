@@ -8,6 +8,7 @@ asked to, is replaced.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import signal
@@ -33,29 +34,25 @@ class Cancelled(Exception):
     """The task was cancelled."""
 
 
-class WorkerDied(Exception):
+class WorkerDied(CofuseError):
     """The process ended during a task."""
 
 
 class Worker:
     """One process, started when it is first needed.
 
-    Parameters
-    ----------
-    niceness
-        Unix niceness: how far the process gives way to others.
-    stop_seconds
-        How long a cancelled task may take to stop by itself.
+    ``niceness`` is that of Unix: how far the process gives way to others. A cancelled task has
+    ``stop_seconds`` to stop by itself before the process is ended.
     """
 
     def __init__(self, *, niceness: int = 0, stop_seconds: float = 4.0) -> None:
-        self._niceness, self._stop_seconds = niceness, stop_seconds
+        self._niceness, self.stop_seconds = niceness, stop_seconds
         self._process: BaseProcess | None = None
         self._pipe: Connection | None = None
 
     @property
     def pid(self) -> int | None:
-        """The process's number, if there is one."""
+        """The number of the process, if there is one."""
         return self._process.pid if self._process is not None else None
 
     def start(self) -> Connection:
@@ -83,14 +80,8 @@ class Worker:
     ) -> dict[str, Any]:
         """Do a task and return its result.
 
-        Raises
-        ------
-        CofuseError
-            The task refused.
-        Cancelled
-            ``cancel`` was set.
-        WorkerDied
-            The process ended before the task.
+        Raises `CofuseError` if the task refused, `Cancelled` if ``cancel`` was set, and
+        `WorkerDied` if the process ended before the task did.
         """
         try:
             pipe = self.start()
@@ -103,10 +94,10 @@ class Worker:
             raise WorkerDied("the process that did the work ended unexpectedly") from error
 
     def _listen(self, pipe: Connection, cancel: threading.Event, report: Report) -> dict[str, Any]:
-        asked: float | None = None
-        while True:
-            if cancel.is_set() and asked is None:
-                asked = time.monotonic()
+        deadline = math.inf
+        while time.monotonic() <= deadline:
+            if cancel.is_set() and deadline == math.inf:
+                deadline = time.monotonic() + self.stop_seconds
                 pipe.send("cancel")
             if pipe.poll(_LOOK_EVERY):
                 kind, content = pipe.recv()
@@ -118,9 +109,8 @@ class Worker:
                     raise Cancelled
                 else:
                     raise CofuseError(content)
-            if asked is not None and time.monotonic() - asked > self._stop_seconds:
-                self.stop()
-                raise Cancelled
+        self.stop()
+        raise Cancelled
 
     def stop(self) -> None:
         """End the process, whatever it is doing."""

@@ -31,71 +31,53 @@ from cofuse.evaluation.baselines.fusing import (
 from cofuse.evaluation.baselines.sr_ksvd import fuse_sr_ksvd
 from cofuse.images import Fusion, Stack
 
-__all__ = ["DENOISERS", "METHODS", "Method", "denoise_then", "resolve_method", "then_denoise"]
+__all__ = ["DENOISERS", "METHODS", "Method", "resolve_method", "told_noise"]
 
 #: ``(stack, *, sigma=0.0, …) -> Fusion``
 Method = Callable[..., Fusion]
 
 
-def denoise_then(fuse: Callable[..., Fusion], denoiser: PlaneDenoiser) -> Method:
-    """Make the method that denoises every frame and then fuses them as if they were clean.
+def told_noise(
+    fuse: Callable[..., Fusion],
+    *,
+    before: PlaneDenoiser | None = None,
+    after: PlaneDenoiser | None = None,
+) -> Method:
+    """Let a method that knows nothing of noise be told its level; the result records it.
 
-    The denoised frames are float32 grey levels, rounded to the type of the stack only once, in
-    the end. They are all kept, since a method may read a frame more than once.
+    A denoiser ``before`` works on every frame, which is then fused as if it were clean. All are
+    kept, since a method may read a frame more than once. A denoiser ``after`` works on the result
+    and is given ``sigma``, the noise of one frame. That is right where pixels are copied; methods
+    that average leave less, methods that pick the largest detail more, neither of it white.
+    Pictures are rounded to the type of the stack only once, in the end.
     """
 
     def method(stack: Stack, *, sigma: float = 0.0, **settings: Any) -> Fusion:
         check_sigma(sigma)
-        if sigma == 0:
-            return fuse(stack, **settings)
-        frames = [denoise_picture(stack.to_levels(frame), sigma, denoiser) for frame in stack]
-        fusion = fuse(Stack.from_arrays(frames, white=255.0, names=stack.names), **settings)
-        return replace(fusion, image=stack.from_levels(fusion.image), sigma=sigma)
-
-    return method
-
-
-def then_denoise(fuse: Callable[..., Fusion], denoiser: PlaneDenoiser) -> Method:
-    """Make the method that fuses the noisy frames and denoises the result.
-
-    The denoiser is given ``sigma``, the noise of one frame. That is right where pixels are copied;
-    methods that average leave less, methods that pick the largest detail more, neither of it
-    white.
-    """
-
-    def method(stack: Stack, *, sigma: float = 0.0, **settings: Any) -> Fusion:
-        check_sigma(sigma)
-        if sigma == 0:
-            return fuse(stack, **settings)
-        # In grey levels, so that the fused picture is not rounded before it is denoised.
+        if sigma == 0 or not (before or after):
+            return replace(fuse(stack, **settings), sigma=sigma)
         readers = [lambda k=k: stack.to_levels(stack[k]) for k in range(len(stack))]
-        fusion = fuse(Stack(readers, white=255.0, names=stack.names), **settings)
-        clean = denoise_picture(fusion.image, sigma, denoiser)
-        return replace(fusion, image=stack.from_levels(clean), sigma=sigma)
-
-    return method
-
-
-def _noise_ignored(fuse: Callable[..., Fusion]) -> Method:
-    """Let a method that has no use for the noise level be told it; the result records it."""
-
-    def method(stack: Stack, *, sigma: float = 0.0, **settings: Any) -> Fusion:
-        check_sigma(sigma)
-        return replace(fuse(stack, **settings), sigma=sigma)
+        levels = Stack(readers, white=255.0, names=stack.names)
+        if before:
+            frames = [denoise_picture(frame, sigma, before) for frame in levels]
+            levels = Stack.from_arrays(frames, white=255.0, names=stack.names)
+        fusion = fuse(levels, **settings)
+        image = denoise_picture(fusion.image, sigma, after) if after else fusion.image
+        return replace(fusion, image=stack.from_levels(image), sigma=sigma)
 
     return method
 
 
 #: The methods by name; heavy packages are imported when a method first runs.
 METHODS: dict[str, Method] = {
-    "average": _noise_ignored(fuse_average),
-    "laplacian": _noise_ignored(fuse_laplacian),
-    "dwt": _noise_ignored(fuse_dwt),
-    "dct-variance": _noise_ignored(fuse_dct_variance),
-    "gff": _noise_ignored(fuse_guided_filter),
-    "focus-measure": _noise_ignored(fuse_focus_measure),
+    "average": told_noise(fuse_average),
+    "laplacian": told_noise(fuse_laplacian),
+    "dwt": told_noise(fuse_dwt),
+    "dct-variance": told_noise(fuse_dct_variance),
+    "gff": told_noise(fuse_guided_filter),
+    "focus-measure": told_noise(fuse_focus_measure),
     # The method has no model of noise; total variation is the usual remedy.
-    "sf-dct": denoise_then(fuse_sf_dct, denoise_tv),
+    "sf-dct": told_noise(fuse_sf_dct, before=denoise_tv),
     "sr-ksvd": fuse_sr_ksvd,
 }
 
@@ -106,9 +88,9 @@ def resolve_method(name: str) -> Method:
         case [method] if method in METHODS:
             return METHODS[method]
         case [denoiser, method] if denoiser in DENOISERS and method in METHODS:
-            return denoise_then(METHODS[method], DENOISERS[denoiser])
+            return told_noise(METHODS[method], before=DENOISERS[denoiser])
         case [method, denoiser] if denoiser in DENOISERS and method in METHODS:
-            return then_denoise(METHODS[method], DENOISERS[denoiser])
+            return told_noise(METHODS[method], after=DENOISERS[denoiser])
     raise CofuseError(
         f"no method {name!r}; expected one of {', '.join(METHODS)}, or one of them with a denoiser "
         f"({', '.join(DENOISERS)}) before or after it, as in bm3d+gff or gff+bm3d"

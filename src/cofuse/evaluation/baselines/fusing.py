@@ -24,24 +24,8 @@ Choice = NDArray[np.intp]
 
 #: Most detail bands of pyramid and wavelet transform; fewer where the picture is too small.
 _LEVELS = 4
-#: Side of the square over which magnitudes of detail are averaged to salience.
-_SALIENCE_SIDE = 3
-_WAVELET = "db4"
-#: GFF, as the paper has them: side of the mean filter that makes the base layer, side and spread
-#: of the Gaussian that smooths the saliency, and radius and regularisation (on a 0-1 scale of
-#: grey) of the guided filters of base and detail.
-_BASE_SIDE, _SALIENCY_SIDE, _SALIENCY_SPREAD = 31, 11, 5.0
-_GUIDED = (45, 0.3), (7, 1e-6)
-#: Side in pixels of the blocks that are copied, and in blocks of the window of the majority vote.
-_BLOCK, _MAJORITY_SIDE = 8, 3
-#: The descriptor of dense SIFT: directions of the gradient, sharpness of their bins, cells a side,
-#: and the side of a cell in pixels.
-_DIRECTIONS, _SHARPNESS, _CELLS, _CELL_SIDE = 8, 9, 4, 6
-#: Smallest region kept, as part of the picture: for the 520×520 pixels of the Lytro set the 3600
-#: of the authors' program.
-_SMALLEST_REGION = 1 / 75
-#: Side of the window of spatial frequency that settles what the descriptors leave open.
-_FREQUENCY_SIDE = 7
+#: Side in pixels of the blocks that are copied.
+_BLOCK = 8
 
 
 def fuse_average(stack: Stack) -> Fusion:
@@ -52,7 +36,7 @@ def fuse_average(stack: Stack) -> Fusion:
     return Fusion(image=stack.from_levels((total / len(stack)).astype(np.float32)))
 
 
-def fuse_laplacian(stack: Stack, *, window: int = _SALIENCE_SIDE) -> Fusion:
+def fuse_laplacian(stack: Stack, *, window: int = 3) -> Fusion:
     """Fuse by Laplacian pyramids: strongest detail by windowed salience, mean of the top.
 
     With ``window`` 1 the largest magnitude is taken, coefficient by coefficient. After Burt and
@@ -71,16 +55,16 @@ def fuse_dwt(stack: Stack) -> Fusion:
     Manjunath and Mitra (1995). The transform is that of PyWavelets, with mirrored borders.
     """
     pywt = import_extra("pywt", "PyWavelets", "wavelet fusion")
-    taps = pywt.Wavelet(_WAVELET).dec_len
-    depth = min(_LEVELS, pywt.dwt_max_level(min(stack.shape[:2]), taps))
+    wavelet = pywt.Wavelet("db4")
+    depth = min(_LEVELS, pywt.dwt_max_level(min(stack.shape[:2]), wavelet.dec_len))
 
     def bands(frame: Pixels) -> list[Array]:
-        coarse, *rest = pywt.wavedec2(stack.to_levels(frame), _WAVELET, level=depth, axes=(0, 1))
+        coarse, *rest = pywt.wavedec2(stack.to_levels(frame), wavelet, level=depth, axes=(0, 1))
         return [*(band for triple in rest for band in triple), coarse]
 
-    *details, coarse = _merge(map(bands, stack), _SALIENCE_SIDE)
+    *details, coarse = _merge(map(bands, stack), 3)
     triples = [tuple(details[k : k + 3]) for k in range(0, len(details), 3)]
-    fused = pywt.waverec2([coarse, *triples], _WAVELET, axes=(0, 1))
+    fused = pywt.waverec2([coarse, *triples], wavelet, axes=(0, 1))
     # An odd side comes back one pixel longer.
     fused = np.asarray(fused, dtype=np.float32)[: stack.height, : stack.width]
     return Fusion(image=stack.from_levels(fused))
@@ -98,11 +82,12 @@ def fuse_guided_filter(stack: Stack) -> Fusion:
     sums, weights = np.zeros((2, *stack.shape)), np.zeros((2, *pixel))
     for k, frame in enumerate(stack):
         levels = stack.to_levels(frame)
-        smooth = cv2.blur(levels, (_BASE_SIDE, _BASE_SIDE), borderType=cv2.BORDER_REPLICATE)
+        smooth = cv2.blur(levels, (31, 31), borderType=cv2.BORDER_REPLICATE)
         guide = luminance(levels).astype(np.float64) / 255.0
         mask = (chosen == k).astype(np.float64)
-        for n, layer in enumerate((smooth, levels - smooth)):
-            weight = _guided_filter(guide, mask, *_GUIDED[n]).reshape(pixel)
+        # Radius and regularisation, on a 0-1 scale of grey, as the paper has them.
+        for n, (layer, strength) in enumerate(((smooth, (45, 0.3)), (levels - smooth, (7, 1e-6)))):
+            weight = _guided_filter(guide, mask, *strength).reshape(pixel)
             sums[n] += layer * weight
             weights[n] += weight
     return Fusion(image=stack.from_levels((sums / weights).sum(axis=0).astype(np.float32)))
@@ -161,7 +146,8 @@ def fuse_focus_measure(stack: Stack) -> Fusion:
     After Liu, Liu and Wang (2015), without their feature matching, which looks for a misregistered
     pixel's counterpart: frames are taken to be aligned, and pixels are copied.
     """
-    smallest = max(round(stack.height * stack.width * _SMALLEST_REGION), 1)
+    # For the 520×520 pixels of the Lytro set these are the 3600 of the authors' program.
+    smallest = max(round(stack.height * stack.width / 75), 1)
     side = min(_BLOCK, stack.height, stack.width)
     frames = range(len(stack))
     blocks = _choose_largest(
@@ -218,11 +204,10 @@ def _salience(band: Array, window: int) -> Array:
 
 
 def _saliency(grey: Array) -> Array:
-    """Absolute Laplacian, smoothed by a Gaussian."""
+    """Absolute Laplacian, smoothed by a Gaussian of 5 pixels."""
     border = cv2.BORDER_REPLICATE
     high = np.abs(cv2.Laplacian(grey, cv2.CV_32F, ksize=1, borderType=border))
-    square = (_SALIENCY_SIDE, _SALIENCY_SIDE)
-    return cv2.GaussianBlur(high, square, _SALIENCY_SPREAD, borderType=border)
+    return cv2.GaussianBlur(high, (11, 11), 5.0, borderType=border)
 
 
 def _guided_filter(guide: Array, mask: Array, radius: int, epsilon: float) -> Array:
@@ -261,11 +246,10 @@ def _choose_largest(values: Iterable[Array]) -> Choice:
 
 
 def _choose_majority(choice: Choice, frames: int) -> Choice:
-    """Give every place to the frame chosen most often around it; on a tie it keeps its own."""
+    """Give every place to the frame chosen most often in 3×3; on a tie it keeps its own."""
 
     def votes(mine: Array) -> Array:
-        square, border = (_MAJORITY_SIDE, _MAJORITY_SIDE), cv2.BORDER_CONSTANT
-        counts = cv2.boxFilter(mine, -1, square, normalize=False, borderType=border)
+        counts = cv2.boxFilter(mine, -1, (3, 3), normalize=False, borderType=cv2.BORDER_CONSTANT)
         # Counts are whole numbers: half a vote more breaks ties and nothing else.
         return np.asarray(counts + 0.5 * mine)
 
@@ -323,8 +307,8 @@ def _descriptor_norm(grey: Array) -> Array:
     """ℓ₁ norm of the unnormalised dense SIFT descriptor around every pixel.
 
     A direction's bin holds the magnitude times cos⁹ of the angle between them where that is
-    positive, so two opposite bins hold |cos|⁹; the cells overlap as tents do. The norm is a sum of
-    bins and cells, so neither is ever laid out.
+    positive, so two opposite bins of the eight hold |cos|⁹; the cells, four by four, overlap as
+    tents do. The norm is a sum of bins and cells, so neither is ever laid out.
     """
     border = cv2.BORDER_REFLECT
     smooth = cv2.GaussianBlur(grey, (5, 5), 1.0, borderType=border)
@@ -334,13 +318,12 @@ def _descriptor_norm(grey: Array) -> Array:
     )
     magnitude = np.hypot(slope_x, slope_y)
     bins = np.zeros_like(magnitude)
-    for angle in np.arange(_DIRECTIONS // 2) * (2.0 * np.pi / _DIRECTIONS):
+    for angle in np.arange(4) * (np.pi / 4):
         along = np.abs(slope_x * np.float32(np.cos(angle)) + slope_y * np.float32(np.sin(angle)))
-        bins += (along / np.maximum(magnitude, 1e-6)) ** _SHARPNESS
-    tent = 1.0 - np.abs(np.arange(1 - _CELL_SIDE, _CELL_SIDE)) / _CELL_SIDE
-    centres = np.zeros((_CELLS - 1) * _CELL_SIDE + 1)
-    centres[::_CELL_SIDE] = 1.0
-    cells = np.convolve(centres, tent)
+        bins += (along / np.maximum(magnitude, 1e-6)) ** 9
+    centres = np.zeros(3 * 6 + 1)  # of four cells of six pixels
+    centres[::6] = 1.0
+    cells = np.convolve(centres, 1.0 - np.abs(np.arange(-5, 6)) / 6)
     return cv2.sepFilter2D(bins * magnitude, -1, cells, cells, borderType=border)
 
 
@@ -372,9 +355,8 @@ def _drop_small_regions(mask: Array, smallest: int) -> Array:
 
 
 def _local_frequency(grey: Array) -> Array:
-    """Squared spatial frequency over a small window: mean square of first differences."""
+    """Squared spatial frequency over 7×7 pixels: mean square of first differences."""
     squares = np.zeros_like(grey)
     squares[1:] += np.square(grey[1:] - grey[:-1])
     squares[:, 1:] += np.square(grey[:, 1:] - grey[:, :-1])
-    window = (_FREQUENCY_SIDE, _FREQUENCY_SIDE)
-    return cv2.blur(squares, window, borderType=cv2.BORDER_REFLECT)
+    return cv2.blur(squares, (7, 7), borderType=cv2.BORDER_REFLECT)

@@ -31,16 +31,8 @@ SHIPPED_PATCH_SIZES = (5, 6, 7, 8, 9)
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
 
-#: Patches in memory at a time; taller pictures are coded in bands, each reading the frames anew.
-_BAND_BYTES = 256 << 20
-#: Length of the residual of a noise-free patch, in grey levels.
-_TOLERANCE = 0.1
-#: How far above the noise's expected length the pursuit stops.
-_NOISE_GAIN = 1.15
 #: Signals coded together: what is known of them stays in a processor's cache.
 _CHUNK = 512
-#: An atom closer than this to the span of those taken adds nothing float32 could resolve.
-_LEAST_DISTANCE = 1e-3
 
 
 def fuse_sr_ksvd(
@@ -49,7 +41,7 @@ def fuse_sr_ksvd(
     sigma: float = 0.0,
     patch_size: int = 7,
     stride: int = 1,
-    band_bytes: int = _BAND_BYTES,
+    band_bytes: int = 256 << 20,
 ) -> Fusion:
     r"""Code every mean-free patch of every frame; the largest ℓ₁ norm wins, overlaps are averaged.
 
@@ -67,7 +59,8 @@ def fuse_sr_ksvd(
     patch_size, stride
         Side n of the patches and the step between them, in pixels.
     band_bytes
-        Memory for patches; a picture that has more is coded in bands of rows.
+        Memory for patches; a picture that has more is coded in bands of rows, each of which reads
+        the frames anew.
 
     Returns
     -------
@@ -85,7 +78,7 @@ def fuse_sr_ksvd(
     ys, xs = patch_positions(stack.shape, n, stride)
     channels = 3 if stack.is_colour else 1
     luminance_gain = float(np.linalg.norm(LUMINANCE_WEIGHTS)) if stack.is_colour else 1.0
-    limits = [max(_TOLERANCE, _NOISE_GAIN * s * n) for s in (sigma, sigma * luminance_gain)]
+    limits = [max(0.1, 1.15 * s * n) for s in (sigma, sigma * luminance_gain)]
     choice = np.zeros((len(ys), len(xs)), np.min_scalar_type(len(stack) - 1))
     total = np.zeros((channels + 1, stack.height, stack.width), np.float32)
     band = max(1, band_bytes // (4 * n * n * len(xs) * (1 + 2 * channels)))
@@ -172,7 +165,8 @@ def _pursue(signals: Floats, atoms: Floats, tolerance: float, most: int) -> Code
         direction -= (shares[:, None] @ basis)[:, 0]
         distance = np.linalg.norm(direction, axis=1)
         peak = correlation[np.arange(len(rows)), best]
-        helps = (peak > least[rows]) & (distance >= _LEAST_DISTANCE)
+        # Closer to the span of those taken, an atom adds nothing that float32 could resolve.
+        helps = (peak > least[rows]) & (distance >= 1e-3)
         distance[~helps] = 1.0
         direction *= (helps / distance)[:, None]
         length = np.einsum("nm,nm->n", direction, left)

@@ -55,10 +55,9 @@ METRICS: dict[str, Metric] = {
 
 
 def choose_metrics(wanted: Sequence[str], *, sources: bool, truth: bool) -> tuple[str, ...]:
-    """Settle which metrics to run: those wanted, by name, or all that are possible.
+    """Settle which metrics to run: those wanted, by name; for none or ``all``, all possible ones.
 
-    All are meant by none, and by ``all``; ``sources`` and ``truth`` say what there is to compare
-    with.
+    ``sources`` and ``truth`` say what there is to compare with.
     """
     possible = [name for name, m in METRICS.items() if (truth if m.needs_truth else sources)]
     for name in [name for name in wanted if name != "all"]:
@@ -112,8 +111,7 @@ def score(
         One value a name of `score_columns`, in that order.
     """
     given = {"": sources} | ({CLEAN: clean_sources} if len(clean_sources) else {})
-    greys: dict[str, list[Pixels]] = {}
-    if any(not METRICS[name].needs_truth for name in metrics):
+    if not all(METRICS[name].needs_truth for name in metrics):
         grey = to_scored_grey(picture, white=white)
         greys = {end: [to_scored_grey(s, white=white) for s in some] for end, some in given.items()}
     scores: dict[str, float] = {}
@@ -125,11 +123,9 @@ def score(
             raise CofuseError(f"{name} compares with the truth, and none was given")
         elif picture.dtype == truth.dtype:
             scores[name] = metric.function(picture, truth, white=_white(truth, white))
-        else:
-            # Pictures of two depths, and nothing else, are scaled first.
-            scores[name] = metric.function(
-                *(p * (255.0 / _white(p, white)) for p in (picture, truth))
-            )
+        else:  # of two depths
+            scaled = (p * (255.0 / _white(p, white)) for p in (picture, truth))
+            scores[name] = metric.function(*scaled)
     return scores
 
 
@@ -145,9 +141,7 @@ def to_scored_grey(picture: Pixels, *, white: float | None = None) -> Pixels:
     if picture.dtype == np.uint8:
         return to_grey(picture)
     levels = np.clip(picture * (255.0 / _white(picture, white)), 0.0, 255.0)
-    if levels.ndim == 3:
-        return to_grey(levels)
-    return np.floor(levels + 0.5).astype(np.uint8)
+    return to_grey(levels) if levels.ndim == 3 else np.floor(levels + 0.5).astype(np.uint8)
 
 
 def _white(picture: Pixels, white: float | None) -> float:

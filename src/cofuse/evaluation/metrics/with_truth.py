@@ -7,7 +7,7 @@ The scores take ``(image, truth, *, white=255.0)``: two pictures of one shape, (
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,10 @@ from cofuse.images import LUMINANCE_WEIGHTS
 Pixels = NDArray[Any]
 Values = NDArray[np.float64]
 
-#: Types whose scale is known: 8-bit grey levels, and those of pictures with a white of their own.
+#: Types of pictures in 8-bit grey levels; others have a white of their own.
 GREY_TYPES = (np.uint8, np.float32, np.float64)
-_PICTURE_TYPES = (np.uint8, np.uint16, np.float32, np.float64)
 #: Pixels of one band: its float64 temporaries stay inside a processor's second-level cache.
 _BAND_PIXELS = 1 << 15
-#: SSIM: radius and spread of the window, and both constants.
-_RADIUS, _SPREAD = 5, 1.5
-_K1, _K2 = 0.01, 0.03
 
 
 def psnr(image: ArrayLike, truth: ArrayLike, *, white: float = 255.0) -> float:
@@ -57,8 +53,8 @@ def ssim(image: ArrayLike, truth: ArrayLike, *, white: float = 255.0) -> float:
     picture.
     """
     first, second = _check_pair(image, truth, white)
-    c1, c2 = (_K1 * white) ** 2, (_K2 * white) ** 2
-    window = gaussian_window(_RADIUS, _SPREAD)
+    c1, c2 = (0.01 * white) ** 2, (0.03 * white) ** 2
+    window = gaussian_window(5, 1.5)
     sums, windows = [], 0
     for rows in bands(first.shape, window.size):
         for channel in range(first.shape[2]):
@@ -109,11 +105,11 @@ def to_grey(rgb: ArrayLike) -> Pixels:
     picture = np.asarray(rgb)
     if picture.ndim == 2:
         return picture
-    if picture.ndim != 3 or picture.shape[2] != 3:
+    if picture.shape[2:] != (3,):
         raise CofuseError(
             f"to_grey got shape {picture.shape}; expected (height, width, 3) or (height, width)"
         )
-    check_values(picture, "the RGB picture", GREY_TYPES)
+    check_pictures({"the RGB picture": picture}, GREY_TYPES, (3,), "(height, width, 3)")
     grey = np.empty(picture.shape[:2], dtype=np.uint8)
     red, green, blue = LUMINANCE_WEIGHTS
     for band in bands(grey.shape):
@@ -153,33 +149,42 @@ def mean_inside(values: Values, window: Values) -> Values:
     return np.asarray(means, dtype=np.float64)[:height, :width]
 
 
-def check_values(array: Pixels, name: str, types: Sequence[type]) -> None:
-    """Refuse types whose scale is unknown, empty pictures and values that are not finite."""
-    if array.dtype not in types:
-        expected = ", ".join(np.dtype(dtype).name for dtype in types)
-        raise CofuseError(f"{name} has values of type {array.dtype}; expected one of {expected}")
-    if array.size == 0:
-        raise CofuseError(f"{name} is empty: its shape is {array.shape}")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise CofuseError(f"{name} holds NaN or infinite values; replace them before scoring")
+def check_pictures(
+    pictures: Mapping[str, ArrayLike],
+    types: Sequence[type],
+    dimensions: Sequence[int],
+    expected: str,
+) -> list[Pixels]:
+    """Refuse pictures that cannot be scored, or differ in shape from the last; return arrays.
+
+    ``pictures`` are given by the names that messages use, ``expected`` is the shape in words.
+    """
+    arrays = {name: np.asarray(picture) for name, picture in pictures.items()}
+    last, like = list(arrays.items())[-1]
+    for name, array in arrays.items():
+        if array.ndim not in dimensions:
+            raise CofuseError(f"{name} has shape {array.shape}; expected {expected}")
+        if array.dtype not in types:
+            known = ", ".join(np.dtype(dtype).name for dtype in types)
+            raise CofuseError(f"{name} has values of type {array.dtype}; expected one of {known}")
+        if array.size == 0:
+            raise CofuseError(f"{name} is empty: its shape is {array.shape}")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise CofuseError(f"{name} holds NaN or infinite values; replace them before scoring")
+        if array.shape != like.shape:
+            raise CofuseError(
+                f"{name} has shape {array.shape} but {last} {like.shape}; all pictures must agree: "
+                "crop them to the same size"
+            )
+    return list(arrays.values())
 
 
 def _check_pair(image: ArrayLike, truth: ArrayLike, white: float) -> tuple[Pixels, Pixels]:
     """Refuse what cannot be compared with the truth; return both as arrays of (H, W, channels)."""
     if not (np.isfinite(white) and white > 0):
         raise CofuseError(f"`white` is {white}; expected a positive number")
-    first, second = np.asarray(image), np.asarray(truth)
-    for array, name in ((first, "the picture"), (second, "the truth")):
-        if array.ndim not in (2, 3):
-            raise CofuseError(
-                f"{name} has shape {array.shape}; expected (height, width) or "
-                "(height, width, channels)"
-            )
-        check_values(array, name, _PICTURE_TYPES)
-    if first.shape != second.shape:
-        raise CofuseError(
-            f"the picture has shape {first.shape} but the truth {second.shape}; "
-            "crop them to the same size"
-        )
+    expected = "(height, width) or (height, width, channels)"
+    pair = {"the picture": image, "the truth": truth}
+    first, second = check_pictures(pair, (*GREY_TYPES, np.uint16), (2, 3), expected)
     shape = *first.shape[:2], -1
     return first.reshape(shape), second.reshape(shape)

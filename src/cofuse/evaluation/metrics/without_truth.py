@@ -19,7 +19,7 @@ from cofuse.evaluation.metrics.with_truth import (
     Pixels,
     Values,
     bands,
-    check_values,
+    check_pictures,
     gaussian_window,
     mean_inside,
 )
@@ -27,24 +27,6 @@ from cofuse.evaluation.metrics.with_truth import (
 Sources = Sequence[ArrayLike]
 
 _BINS = 256
-#: Q^AB/F: gain, slope and centre of the sigmoids of strength and direction.
-_STRENGTH = 0.9994, -15.0, 0.5
-_ANGLE = 0.9879, -22.0, 0.8
-#: Stands for a gradient of zero, in grey levels, so that every quotient exists.
-_TINY = 1e-5
-#: Q_Y: radius and spread of the window, and what is added to every sum of a quotient.
-_YANG_RADIUS, _YANG_SPREAD, _YANG_GUARD = 3, 1.5, 2e-16
-#: Variances below this, in squared grey levels, are rounding noise.
-_NO_SPREAD = 1e-8
-#: Sources that look at least this much alike are averaged; else the better kept one counts.
-_YANG_ALIKE = 0.75
-#: Difference of Gaussians of the eye's contrast sensitivity: both widths, share of the second.
-_DOG_WIDE, _DOG_NARROW, _DOG_SHARE = 15.3870, 1.3456, 0.7622
-#: The highest frequency of an axis is side/30 in the units of those widths.
-_VIEWING = 30.0
-_CENTRE_SIGMA, _SURROUND_SIGMA, _CONTRAST_RADIUS = 2.0, 4.0, 15
-#: Constant of the masking law C³/(C² + Z).
-_MASKING = 1e-4
 
 
 def q_mi(sources: Sources, fused: ArrayLike) -> float:
@@ -53,12 +35,10 @@ def q_mi(sources: Sources, fused: ArrayLike) -> float:
     .. math:: Q_{MI} = 2 \cdot \frac{2}{K} \sum_{k=1}^{K}
               \frac{MI(S_k, F)}{H(S_k) + H(F)}
 
-    with entropies of 256-bin histograms in bits. For K = 2 this is Hossny's definition; the factor
-    2/K keeps its range for longer stacks. It rewards copying: the picture that repeats one source
-    scores above every real fusion.
-
-    Float pictures are first stretched so that their own range fills 0-255, and rounded. A term
-    whose source and fused picture are both constant is 0/0; it counts as 1/2.
+    with entropies of 256-bin histograms. The factor 2/K keeps Hossny's range for more than two
+    sources. The metric rewards copying: a picture that repeats one source scores above every real
+    fusion. Float pictures are first stretched to their own range and rounded. A term whose two
+    pictures are constant is 0/0 and counts as 1/2.
     """
     *frames, picture = map(_to_bins, _check(sources, fused))
     total = 0.0
@@ -73,9 +53,9 @@ def q_ncie(sources: Sources, fused: ArrayLike) -> float:
 
     .. math:: Q_{NCIE} = 1 + \sum_{i=1}^{K+1} \frac{\lambda_i}{K+1} \log_{256} \frac{\lambda_i}{K+1}
 
-    where :math:`\lambda_i` are the eigenvalues of the matrix of pairwise nonlinear correlation
-    coefficients, mutual information in units of 8 bits, of all K + 1 pictures (its diagonal is 1).
-    Values for different K do not compare. After Wang, Shen and Jin (2008).
+    where :math:`\lambda_i` are the eigenvalues of the matrix of mutual information, in units of 8
+    bits, between all K + 1 pictures (its diagonal is 1). Values for different K do not compare.
+    After Wang, Shen and Jin (2008).
     """
     binned = [_to_bins(picture) for picture in _check(sources, fused)]
     correlation = np.eye(len(binned))
@@ -100,19 +80,18 @@ def q_abf(sources: Sources, fused: ArrayLike) -> float:
     how well their directions agree, and the weight :math:`w_k` is the source's gradient magnitude.
 
     As in the published evaluations, gradients come from 3×3 Sobel filters over a picture that is
-    zero outside, so its frame counts as an edge; and the direction :math:`\arctan(s_y / s_x)` is
+    zero outside, so its border counts as an edge; and the direction :math:`\arctan(s_y / s_x)` is
     not unwrapped: nearly vertical edges on either side of the jump count as opposite.
     """
     *frames, picture = _check(sources, fused)
-    transferred: list[float] = []
-    weights: list[float] = []
+    transferred, weights = [], []
     for band in bands(picture.shape):
         fused_strength, fused_angle = _edges(picture, band)
         for frame in frames:
             strength, angle = _edges(frame, band)
             ratio = np.minimum(strength, fused_strength) / np.maximum(strength, fused_strength)
             agreement = 1.0 - 2.0 / np.pi * np.abs(angle - fused_angle)
-            kept = _sigmoid(ratio, *_STRENGTH) * _sigmoid(agreement, *_ANGLE)
+            kept = _sigmoid(ratio, 0.9994, -15.0, 0.5) * _sigmoid(agreement, 0.9879, -22.0, 0.8)
             # Not a BLAS product: its threads cost more than they win on a band.
             transferred.append(float((strength * kept).sum()))
             weights.append(float(strength.sum()))
@@ -139,9 +118,8 @@ def q_y(sources: Sources, fused: ArrayLike) -> float:
     pictures with flat parts its scores differ by up to 6e-4, and it can leave [-1, 1].
     """
     *frames, picture = _check(sources, fused)
-    window = gaussian_window(_YANG_RADIUS, _YANG_SPREAD)
-    quality: list[float] = []
-    windows = 0
+    window = gaussian_window(3, 1.5)
+    quality, windows = [], 0
     for rows in bands(picture.shape, window.size):
         target = _Moments(picture[rows], window)
         local = [_Moments(frame[rows], window) for frame in frames]
@@ -149,9 +127,8 @@ def q_y(sources: Sources, fused: ArrayLike) -> float:
         variance = np.stack([source.variance for source in local])
         total = variance.sum(axis=0)
         shares = np.where(total == 0, 1.0, variance) / np.where(total == 0, len(local), total)
-        pairs = [a.similarity(b) >= _YANG_ALIKE for a, b in combinations(local, 2)]
-        alike = np.logical_and.reduce(pairs)
-        best = np.where(alike, (shares * kept).sum(axis=0), kept.max(axis=0))
+        pairs = [a.similarity(b) >= 0.75 for a, b in combinations(local, 2)]
+        best = np.where(np.all(pairs, axis=0), (shares * kept).sum(axis=0), kept.max(axis=0))
         quality.append(float(best.sum()))
         windows += best.size
     return math.fsum(quality) / windows
@@ -167,23 +144,21 @@ def q_cb(sources: Sources, fused: ArrayLike) -> float:
     where :math:`C = |G_2 * I / G_4 * I - 1|` is the local contrast of a picture after contrast
     sensitivity filtering, between Gaussian means of σ = 2 and 4 pixels.
 
-    Each picture is first stretched so that its own range fills 0-255, and rounded. The sensitivity
-    filter :math:`e^{-(r/15.387)^2} - 0.7622\, e^{-(r/1.3456)^2}` acts by FFT. Pixels without
-    contrast in any source share the weight equally, and two contrasts of zero count as equal.
+    Each picture is first stretched to its own range and rounded. The sensitivity filter
+    :math:`e^{-(r/15.387)^2} - 0.7622\, e^{-(r/1.3456)^2}` acts by FFT; the highest frequency of an
+    axis is r = side/30. Pixels without contrast in any source share the weight equally, and two
+    contrasts of zero count as equal.
     """
     *frames, picture = _check(sources, fused)
     height, width = picture.shape
-    u = 2.0 * width / _VIEWING * np.fft.rfftfreq(width)
-    v = 2.0 * height / _VIEWING * np.fft.fftfreq(height)
+    u, v = width / 15.0 * np.fft.rfftfreq(width), height / 15.0 * np.fft.fftfreq(height)
     radius = np.hypot(v[:, None], u)
-    sensitivity = np.exp(-((radius / _DOG_WIDE) ** 2))
-    sensitivity -= _DOG_SHARE * np.exp(-((radius / _DOG_NARROW) ** 2))
+    sensitivity = np.exp(-((radius / 15.387) ** 2)) - 0.7622 * np.exp(-((radius / 1.3456) ** 2))
     target = _masked_contrast(picture, sensitivity)
     quality, total, preserved = np.zeros((3, *picture.shape))
     for frame in frames:
         contrast = _masked_contrast(frame, sensitivity)
-        largest = np.maximum(contrast, target)
-        smallest = np.minimum(contrast, target)
+        smallest, largest = np.minimum(contrast, target), np.maximum(contrast, target)
         kept = np.divide(smallest, largest, out=np.ones_like(target), where=largest > 0)
         saliency = contrast * contrast
         quality += saliency * kept
@@ -195,36 +170,20 @@ def q_cb(sources: Sources, fused: ArrayLike) -> float:
 
 def _check(sources: Sources, fused: ArrayLike) -> list[Pixels]:
     """Refuse what is not at least two grey sources and a picture alike; return all as arrays."""
-    pictures = [np.asarray(picture) for picture in (*sources, fused)]
-    count, shape = len(pictures) - 1, pictures[-1].shape
-    if count < 2:
-        raise CofuseError(f"{count} source was given; a fusion metric compares at least two")
-    names = [f"source {k + 1}" for k in range(count)] + ["the fused picture"]
-    for array, name in zip(pictures, names, strict=True):
-        if array.ndim != 2:
-            raise CofuseError(
-                f"{name} has shape {array.shape}; expected grey (height, width): "
-                "convert colour with cofuse.evaluation.metrics.to_grey"
-            )
-        check_values(array, name, GREY_TYPES)
-        if array.shape != shape:
-            raise CofuseError(
-                f"{name} has shape {array.shape} but the fused picture {shape}; "
-                "all pictures must agree"
-            )
-    return pictures
+    if len(sources) < 2:
+        raise CofuseError(f"{len(sources)} source was given; a fusion metric compares at least two")
+    pictures = {f"source {k}": source for k, source in enumerate(sources, 1)}
+    expected = "grey (height, width): convert colour with cofuse.evaluation.metrics.to_grey"
+    return check_pictures(pictures | {"the fused picture": fused}, GREY_TYPES, (2,), expected)
 
 
 def _stretch(picture: Pixels) -> NDArray[np.uint8]:
     """Stretch a picture so that its own range fills 0-255, and round; a constant one becomes 0."""
     low, high = float(picture.min()), float(picture.max())
-    stretched = np.zeros(picture.shape, dtype=np.uint8)
-    for band in bands(picture.shape) if high > low else ():
-        # Divide first, then multiply: averages of 8-bit pictures lie on ties, and the last bit
-        # decides which way a tie goes.
-        levels = (picture[band].astype(np.float64) - low) / (high - low) * 255.0
-        stretched[band] = np.floor(levels + 0.5)
-    return stretched
+    # Divide first, then multiply: averages of 8-bit pictures lie on ties, and the last bit decides
+    # which way a tie goes.
+    levels = (picture.astype(np.float64) - low) / max(high - low, np.finfo(float).tiny) * 255.0
+    return np.floor(levels + 0.5).astype(np.uint8)
 
 
 def _to_bins(picture: Pixels) -> NDArray[np.uint8]:
@@ -266,8 +225,9 @@ def _edges(picture: Pixels, rows: slice) -> tuple[Values, Values]:
         for order in ((1, 0), (0, 1))
     )
     strength = np.sqrt(s_x * s_x + s_y * s_y)
-    strength[strength == 0] = _TINY
-    s_x[s_x == 0] = _TINY
+    # A tiny value stands for zero, so that every quotient exists.
+    strength[strength == 0] = 1e-5
+    s_x[s_x == 0] = 1e-5
     return strength, np.arctan(s_y / s_x)
 
 
@@ -283,14 +243,14 @@ class _Moments:
         self.window = window
         self.mean = mean_inside(self.values, window)
         variance = mean_inside(self.values * self.values, window) - self.mean * self.mean
-        self.variance = np.where(variance > _NO_SPREAD, variance, 0.0)
+        self.variance = np.where(variance > 1e-8, variance, 0.0)
 
     def similarity(self, other: _Moments) -> Values:
         """Universal quality index of two pictures, with a guard added to each of its sums."""
         product = self.mean * other.mean
         covariance = mean_inside(self.values * other.values, self.window) - product
         covariance[(self.variance == 0) | (other.variance == 0)] = 0.0
-        guard = _YANG_GUARD
+        guard = 2e-16
         luminance = (2.0 * product + guard) / (self.mean**2 + other.mean**2 + guard)
         return luminance * (2.0 * covariance + guard) / (self.variance + other.variance + guard)
 
@@ -299,17 +259,17 @@ def _masked_contrast(picture: Pixels, sensitivity: Values) -> Values:
     """Local contrast after the eye's filter and masking; zero where the surround is black."""
     spectrum = np.fft.rfft2(_stretch(picture).astype(np.float64))
     seen = np.fft.irfft2(spectrum * sensitivity, s=picture.shape)
-    centre, surround = (_open_gaussian(seen, sigma) for sigma in (_CENTRE_SIGMA, _SURROUND_SIGMA))
+    centre, surround = (_open_gaussian(seen, sigma) for sigma in (2.0, 4.0))
     ratio = np.divide(centre, surround, out=np.ones_like(centre), where=surround != 0)
     contrast = np.abs(ratio - 1.0)
-    return contrast * (contrast**2 / (contrast**2 + _MASKING))
+    return contrast * (contrast**2 / (contrast**2 + 1e-4))
 
 
 def _open_gaussian(values: Values, sigma: float) -> Values:
     """Filter by a truncated Gaussian that is scaled by its integral, zero outside the picture."""
     import cv2
 
-    offsets = np.arange(-_CONTRAST_RADIUS, _CONTRAST_RADIUS + 1)
+    offsets = np.arange(-15, 16)
     window = np.exp(-(offsets**2) / (2.0 * sigma**2)) / (math.sqrt(2.0 * math.pi) * sigma)
     means = cv2.sepFilter2D(values, cv2.CV_64F, window, window, borderType=cv2.BORDER_CONSTANT)
     return np.asarray(means, dtype=np.float64)

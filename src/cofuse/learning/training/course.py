@@ -28,20 +28,17 @@ from cofuse.learning.training.told import mixed, split
 from cofuse.learning.world import World
 from cofuse.model.network import Networks
 
-__all__ = ["PARTS", "Course", "CourseSettings", "train"]
-
 #: What can be trained, one at a time, and the networks that belong to it.
 PARTS = {"weighing": ("filter", "look", "share", "weigh", "border"), "restoring": ("restore",)}
 
-#: Numbers of frames in a stack, and how often each is drawn; a step has about the same number of
-#: frames in all.
+#: Numbers of frames in a stack, and how often each is drawn.
 _FRAMES = {2: 0.24, 3: 0.16, 4: 0.12, 6: 0.14, 9: 0.12, 16: 0.12, 28: 0.1}
-#: One photograph in this many is kept for validation.
-_KEPT_ASIDE = 15
-#: Seconds to wait for a draw, and the part of a device's memory that all helpers may have.
-_PATIENCE, _SHARE = 120.0, 0.5
+#: Seconds to wait for a draw of the helpers.
+_PATIENCE = 120.0
 #: Numbers of frames of the stacks for validation.
 _VALIDATION = (2, 2, 3, 5, 8)
+
+_Batch = Stacks | Noisy
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,8 @@ def train(
 
     ``say`` is called after every validation; `Course.average` then has the weights.
     """
-    kept, used = photos[::_KEPT_ASIDE], photos[torch.arange(len(photos)) % _KEPT_ASIDE > 0]
+    # One photograph in fifteen is kept for validation.
+    kept, used = photos[::15], photos[torch.arange(len(photos)) % 15 > 0]
     if not len(used):
         raise CofuseError("one picture was given; training needs some to learn from, one to check")
     torch.manual_seed(settings.seed)
@@ -150,7 +148,7 @@ def _follow(course: Course) -> None:
         torch._foreach_lerp_(means, values, pace)
 
 
-def _losses(course: Course, draws: Iterator[Stacks | Noisy]) -> Iterator[Tensor]:
+def _losses(course: Course, draws: Iterator[_Batch]) -> Iterator[Tensor]:
     """Use every draw several times, flipped: drawing takes longer than a step."""
     for batch in draws:
         if isinstance(batch, Noisy):
@@ -161,22 +159,22 @@ def _losses(course: Course, draws: Iterator[Stacks | Noisy]) -> Iterator[Tensor]
                 yield weighing_loss(course.networks, stacks)
 
 
-def _draws(world: World, settings: CourseSettings) -> Iterator[Stacks | Noisy]:
+def _draws(world: World, settings: CourseSettings) -> Iterator[_Batch]:
+    """Draw for ever; all steps have about the same number of frames."""
     counts = {str(count): share for count, share in _FRAMES.items()}
     while True:
         if settings.part == "restoring":
             yield drawn_pictures(world, settings.frames, settings.side)
         else:
             count = int(world.chance.pick(**counts))
-            batch = max(1, settings.frames // count)
-            yield drawn(world, 2 * batch, count, settings.side)
+            yield drawn(world, 2 * max(1, settings.frames // count), count, settings.side)
 
 
 def _draw_into(queue: Any, photos: Tensor, settings: CourseSettings, seed: int) -> None:
     """Draw in a process of its own, for ever."""
     if photos.is_cuda:
-        # Without a limit, torch keeps memory that is no longer used.
-        torch.cuda.set_per_process_memory_fraction(_SHARE / settings.helpers)
+        # Half for all helpers. Without a limit, torch keeps memory that is no longer used.
+        torch.cuda.set_per_process_memory_fraction(0.5 / settings.helpers)
     world = World(photos, seed=seed)
     while True:
         try:
@@ -187,7 +185,7 @@ def _draw_into(queue: Any, photos: Tensor, settings: CourseSettings, seed: int) 
             torch.cuda.empty_cache()
 
 
-def _taken(queue: Any) -> Iterator[Stacks | Noisy]:
+def _taken(queue: Any) -> Iterator[_Batch]:
     while True:
         try:
             yield queue.get(timeout=_PATIENCE)
@@ -199,7 +197,7 @@ def _taken(queue: Any) -> Iterator[Stacks | Noisy]:
 
 
 @contextmanager
-def _drawn_beside(course: Course, photos: Tensor) -> Iterator[Iterator[Stacks | Noisy]]:
+def _drawn_beside(course: Course, photos: Tensor) -> Iterator[Iterator[_Batch]]:
     """Draw in processes beside the training, if any are asked for: both wait for the device."""
     settings = course.settings
     if not settings.helpers:
@@ -207,15 +205,13 @@ def _drawn_beside(course: Course, photos: Tensor) -> Iterator[Iterator[Stacks | 
         return
     context = torch.multiprocessing.get_context("spawn")
     queue = context.Queue(2 * settings.helpers)
-    helpers = [
-        context.Process(
-            target=_draw_into, args=(queue, photos, settings, settings.seed + 1000 + i), daemon=True
-        )
-        for i in range(settings.helpers)
-    ]
-    for helper in helpers:
-        helper.start()
+    helpers = []
     try:
+        for seed in range(settings.seed + 1000, settings.seed + 1000 + settings.helpers):
+            given = (queue, photos, settings, seed)
+            helper = context.Process(target=_draw_into, args=given, daemon=True)
+            helper.start()
+            helpers.append(helper)
         yield _taken(queue)
     finally:
         for helper in helpers:
@@ -224,7 +220,7 @@ def _drawn_beside(course: Course, photos: Tensor) -> Iterator[Iterator[Stacks | 
             helper.join()
 
 
-def _validation(world: World, settings: CourseSettings) -> list[Stacks | Noisy]:
+def _validation(world: World, settings: CourseSettings) -> list[_Batch]:
     side = settings.side
     if settings.part == "restoring":
         plain = [white_pictures(world, 24, side, sigma) for sigma in (15.0, 25.0)]
@@ -238,13 +234,9 @@ def _psnr(picture: Tensor, truth: Tensor) -> float:
 
 
 def _validate(
-    course: Course,
-    validation: list[Stacks | Noisy],
-    seconds: float,
-    say: Callable[[Course], None],
+    course: Course, validation: list[_Batch], seconds: float, say: Callable[[Course], None]
 ) -> None:
-    row: dict[str, Any] = {"step": course.step, "seconds": round(seconds, 1)}
-    row |= {"left_out": course.left_out, "psnr": []}
+    figures = []
     with torch.no_grad():
         for batch in validation:
             if isinstance(batch, Noisy):
@@ -254,6 +246,7 @@ def _validate(
                 _, weights = weights_of(course.average, s.frames, batch.levels, s.floor)
                 bands = mixed(split(s.clean.flatten(0, 1)), weights)
                 figure = _psnr(torch.stack(bands).sum(0), s.truth)
-            row["psnr"].append(round(figure, 2))
-    course.curve.append(row)
+            figures.append(round(figure, 2))
+    row = {"step": course.step, "seconds": round(seconds, 1), "left_out": course.left_out}
+    course.curve.append({**row, "psnr": figures})
     say(course)

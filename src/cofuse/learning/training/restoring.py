@@ -17,8 +17,6 @@ from cofuse.learning.world.chance import Chance
 from cofuse.learning.world.sensor import grain
 from cofuse.model.network import Networks
 
-__all__ = ["Noisy", "drawn_pictures", "flipped", "restored", "restoring_loss", "white_pictures"]
-
 #: Squared errors below this, 0.25 grey levels, are as good as none.
 _SMALL_ERROR = 1e-6
 

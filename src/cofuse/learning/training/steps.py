@@ -17,8 +17,6 @@ from cofuse.learning.world.chance import Chance
 from cofuse.model.network import Networks, amplitude, fine_detail
 from cofuse.model.weighing import LEAST_SHARE
 
-__all__ = ["Stacks", "drawn", "flipped_alike", "turned", "weighing_loss", "weights_of"]
-
 #: Part of the noise left in a mixture that counts: the rest is what restoring takes out of it.
 _NOISE_COUNTS = 0.12
 #: Share of the coarse weights' own loss: they must leave no frame out that matters.

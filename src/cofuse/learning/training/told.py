@@ -11,8 +11,6 @@ from cofuse.learning.world.chance import Chance
 from cofuse.model.telling import octaves_in_bands
 from cofuse.sensor.law import BANDS
 
-__all__ = ["band_noise", "mixed", "noise_levels", "octave_levels", "split", "told_numbers"]
-
 
 def octave_levels(planes: Tensor) -> Tensor:
     """Noise levels (N, octaves) of planes (N, C, H, W); white noise has its sigma in all."""

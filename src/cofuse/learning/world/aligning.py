@@ -16,8 +16,6 @@ from torch.nn import functional as F
 from cofuse.learning.world.chance import Chance
 from cofuse.learning.world.drawing import places
 
-__all__ = ["Exposure", "Motion", "vignette", "warped"]
-
 #: Largest shift that resampling undoes, in pixels: less than the margin of a canvas.
 _MOST_MOVED = 5.0
 #: Largest residue of an alignment, about, in pixels.

@@ -14,8 +14,6 @@ from cofuse.learning.world.layered import Light
 from cofuse.learning.world.sensor import DEMOSAICINGS, Mosaic, NoiseLevel, Tone, grain, smoothed
 from cofuse.learning.world.sources import luminance
 
-__all__ = ["Scenes", "compressed", "photograph"]
-
 #: Steps at quality 50 of luminance and chrominance (ITU-T T.81, Annex K).
 _LUMINANCE = (
     (16, 11, 10, 16, 24, 40, 51, 61),
@@ -32,7 +30,7 @@ _CHROMINANCE = (
     (18, 21, 26, 66, 99, 99, 99, 99),
     (24, 26, 56, 99, 99, 99, 99, 99),
     (47, 66, 99, 99, 99, 99, 99, 99),
-    *((99,) * 8 for _ in range(4)),
+    *(((99,) * 8,) * 4),
 )
 #: Rows: Y, Cb, Cr from red, green, blue.
 _TO_YCC = (
@@ -212,11 +210,9 @@ def _through_mosaic(
         balance[:, :, ::2] = chance.uniform(batch, 1, 2, 1, 1, low=1.0, high=2.2)
         purity = chance.uniform(batch, 1, 1, 1, 1, high=0.3)
         middle = Tone(tone.gamma).light(torch.full_like(level.floor, 0.5))
-        step = 1e-4
-        slope = (tone.display(middle + step) - tone.display(middle - step)) / (2 * step)
         # In light nearly all of the variance grows; the curve then lifts what is left in black.
         level = NoiseLevel(0.7 * level.sigma, 0.2 * level.floor)
-        level_in_light = NoiseLevel(level.sigma / slope, level.floor)
+        level_in_light = NoiseLevel(level.sigma / tone.slope(middle, 1e-4), level.floor)
     filtered = ((views + purity * luminance(views)) / (1 + purity)).clamp(0, 1)
     if tone is not None:
         # Lens and filter keep detail from the sensor that is finer than its mosaic.

@@ -10,8 +10,6 @@ from torch.nn import functional as F
 
 from cofuse.learning.world.chance import Chance
 
-__all__ = ["dots", "glyphs", "hairs", "outline", "places", "scattered", "turned", "web"]
-
 
 def places(side: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Rows (N, 1) and columns (1, N) in pixels from the middle."""

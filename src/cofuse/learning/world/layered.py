@@ -11,10 +11,8 @@ from torch.nn import functional as F
 from cofuse.learning.world.aligning import Motion
 from cofuse.learning.world.chance import Canvas, Chance, WorldSettings
 from cofuse.learning.world.drawing import outline
-from cofuse.learning.world.lens import Aperture, Ladder, Lens, Sweep, surface
+from cofuse.learning.world.lens import Aperture, Lens, Sweep, surface
 from cofuse.learning.world.sources import Sources, luminance
-
-__all__ = ["Light", "photographic", "softness", "views_of"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,8 @@ class Light:
 
 
 def views_of(
-    ladder: Ladder,
+    lens: Lens,
+    ladder: Tensor,
     depth: Tensor,
     sweep: Sweep,
     *,
@@ -41,11 +40,11 @@ def views_of(
     """Show a sheet at depths (B, H, W) in all frames and, last, in the truth: (B, K + 1, C, H, W).
 
     The truth shows every place as the frame does that blurs it least, and where that frame does.
-    ``offset`` is that of `Ladder.at`; ``farthest`` (B, 1, 1) is the depth of a `Motion`'s 1.
+    ``offset`` is that of `Lens.between`; ``farthest`` (B, 1, 1) is the depth of a `Motion`'s 1.
     """
     apart = depth[:, None] - sweep.focus[..., None, None]
     least = apart.abs().argmin(1, keepdim=True)
-    views = ladder.at(torch.cat([apart, apart.gather(1, least)], 1), offset)
+    views = lens.between(ladder, torch.cat([apart, apart.gather(1, least)], 1), offset)
     if motion is None:
         return views
     part = depth / farthest
@@ -96,7 +95,7 @@ def photographic(
         depth_of_ground = torch.where(far, behind, depth_of_ground)
     nearness = chance.uniform(batch, count).sort(1, descending=True).values
     # Colours times coverage, then coverage, of each thing; and its depth.
-    sheets: list[tuple[Ladder, Tensor]] = []
+    sheets: list[tuple[Tensor, Tensor]] = []
     for index in range(count):
         place = nearness[:, index] * sweep.depth
         place = torch.where(chance.some(0.6, batch), sweep.nearest(place), place)
@@ -120,7 +119,8 @@ def photographic(
 
     farthest = sweep.depth[:, None, None] + canvas.largest_blur
     shown = (
-        views_of(*sheet, sweep, offset=offset, motion=motion, farthest=farthest) for sheet in sheets
+        views_of(lens, *sheet, sweep, offset=offset, motion=motion, farthest=farthest)
+        for sheet in sheets
     )
     views = next(shown)
     for planes in shown:

@@ -1,9 +1,9 @@
 r"""Depth, focus and blur, all in pixels: the radius of the blur is the depth less the focus.
 
 A lens focused elsewhere spreads the light of a point over the image of its aperture: a disc, a
-polygon of its blades, a cat's eye near the corners of the picture; brighter at the rim on one side
-of the focus and in the middle on the other where the lens is not corrected. Small telescopes and
-mirror lenses have a hole; microscopes and many pictures on the web are nearer to a Gaussian.
+polygon, a cat's eye near the corners of the picture. An uncorrected lens makes the rim brighter on
+one side of the focus, and the middle on the other. Mirror lenses have a hole. Microscopes, and many
+pictures on the web, are nearer to a Gaussian.
 
 Where the radius changes from pixel to pixel, pictures are blurred once for each step of a ladder
 of radii. Between two steps :math:`a < r < b` they are mixed,
@@ -21,10 +21,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cofuse.learning.world.chance import Chance
+from cofuse.learning.world.chance import Chance, middle
 from cofuse.learning.world.drawing import places, turned
-
-__all__ = ["Aperture", "Ladder", "Lens", "Sweep", "blurred", "surface"]
 
 
 @dataclass(frozen=True)
@@ -57,9 +55,8 @@ class Sweep:
         uneven = 0.4 / steps * (chance.uniform(batch, frames) - 0.5)
         focus = first[:, None] + (last - first)[:, None] * (place + uneven)
         # Some frames were taken twice: nothing has moved, only the noise is another.
-        twice = chance.some(0.1, batch, 1) & (
-            torch.arange(frames, device=chance.device) == chance.index(frames, batch, 1)
-        )
+        twice, number = chance.some(0.1, batch, 1), torch.arange(frames, device=chance.device)
+        twice = twice & (number == chance.index(frames, batch, 1))
         focus = torch.where(twice, focus.roll(1, 1), focus)
         return Sweep(focus.flip(1) if chance.happens(0.3) else focus, depth)
 
@@ -128,8 +125,7 @@ class Aperture:
 
     def gauge(self, side: int) -> Tensor:
         """Radius (B, N, N) of the opening whose edge passes through each place of a torus."""
-        device = self.turn.device
-        place = torch.fft.fftfreq(side, 1 / side, device=device)
+        place = torch.fft.fftfreq(side, 1 / side, device=self.turn.device)
         y, x = place[:, None], place
         away, angle = torch.hypot(y, x), torch.atan2(y, x) - self.turn
         sector = 2 * math.pi / self.blades.clamp_min(3)
@@ -144,8 +140,7 @@ class Aperture:
 
     def kernel(self, gauge: Tensor, radius: Tensor) -> Tensor:
         """Kernels (B, L, N, N) of sum 1; radii (B or 1, L) below 0 lie behind the focus."""
-        radius = radius[..., None, None]
-        gauge = gauge[:, None]
+        radius, gauge = radius[..., None, None], gauge[:, None]
         rim, hole, gaussian = (part[:, None] for part in (self.rim, self.hole, self.gaussian))
         size = radius.abs().clamp_min(0.5)
         part = gauge / size
@@ -167,9 +162,9 @@ def blurred(planes: Tensor, kernel: Tensor) -> Tensor:
 class Lens:
     """Spectra of an aperture's kernels for all radii up to a largest, at one size of canvas.
 
-    ``softness`` is the standard deviation, (B,), of a Gaussian that even what is in focus is
-    blurred by: optics or pixels finer than the detail. With ``sided`` the kernels in front of the
-    focus are not those behind it, and radii have signs.
+    ``softness`` is the standard deviation, (B,) in pixels, of a Gaussian that blurs even what is in
+    focus. With ``sided``, kernels in front of the focus differ from those behind it, and radii
+    have signs.
     """
 
     def __init__(
@@ -181,47 +176,34 @@ class Lens:
         gauge = aperture.gauge(side)
         y = torch.fft.fftfreq(side, device=gauge.device)[:, None]
         x = torch.fft.rfftfreq(side, device=gauge.device)
-        sharpness = torch.exp(
-            -2 * (math.pi * softness[:, None, None]).square() * (y.square() + x.square())
-        )
+        spread = 2 * (math.pi * softness[:, None, None]).square()
+        sharpness = torch.exp(-spread * (y.square() + x.square()))
         self.sided = sided
         self.radii = torch.tensor(radii, device=gauge.device)
         self.spectra = torch.fft.rfft2(aperture.kernel(gauge, self.radii[None]))
         self.spectra *= sharpness[:, None]
 
-    def ladder(self, planes: Tensor, side: int) -> Ladder:
-        """Blur planes (B, C, N, N) by all radii and keep the middle, of ``side`` pixels."""
+    def ladder(self, planes: Tensor, side: int) -> Tensor:
+        """Blur planes (B, C, N, N) by all L radii; return the middle, (B, L, C, side, side)."""
         spectrum = torch.fft.rfft2(planes)[:, None] * self.spectra[:, :, None]
-        steps = torch.fft.irfft2(spectrum, s=planes.shape[-2:])
-        start = (planes.shape[-1] - side) // 2
-        middle = steps[..., start : start + side, start : start + side].contiguous()
-        return Ladder(self.radii, middle, sided=self.sided)
+        return middle(torch.fft.irfft2(spectrum, s=planes.shape[-2:]), side).contiguous()
 
+    def between(self, ladder: Tensor, radius: Tensor, offset: Tensor | None = None) -> Tensor:
+        """Mix the steps of a ladder to frames (B, K, C, H, W) with radii (B, K, H, W).
 
-@dataclass(frozen=True)
-class Ladder:
-    """Planes (B, L, C, H, W) blurred by each of L radii."""
-
-    radii: Tensor
-    planes: Tensor
-    sided: bool
-
-    def at(self, radius: Tensor, offset: Tensor | None = None) -> Tensor:
-        """Return frames (B, K, C, H, W) with radii (B, K, H, W).
-
-        ``offset`` (B, C or more), if there is one, is added to the radii of each plane: a lens
-        that is not corrected for colours has a focus for each of them.
+        ``offset`` (B, C or more) is added to the radii of each plane: a lens that is not corrected
+        for colours has a focus for each of them.
         """
+        planes = ladder.shape[2]
         radius = radius[:, :, None]
         if offset is not None:
-            radius = radius + offset[:, None, : self.planes.shape[2], None, None]
+            radius = radius + offset[:, None, :planes, None, None]
         radius = radius if self.sided else radius.abs()
         below = torch.bucketize(radius.contiguous(), self.radii[1:-1], right=True)
         square = self.radii * self.radii.abs()
         low, high = square[below], square[below + 1]
         share = ((radius * radius.abs() - low) / (high - low)).clamp(0, 1)
-        shape = (-1, -1, self.planes.shape[2], -1, -1)
         under, over = (
-            torch.gather(self.planes, 1, step.expand(shape)) for step in (below, below + 1)
+            ladder.gather(1, step.expand(-1, -1, planes, -1, -1)) for step in (below, below + 1)
         )
         return torch.lerp(under, over, share)

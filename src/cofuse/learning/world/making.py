@@ -17,8 +17,6 @@ from cofuse.learning.world.sensor import STANDARD
 from cofuse.learning.world.sources import Sources
 from cofuse.learning.world.specimens import specimens, thick
 
-__all__ = ["World"]
-
 
 class World:
     """Draws stacks and pictures from photographs (N, 3 or 1, H, W) of bytes, on their device."""
@@ -33,7 +31,7 @@ class World:
             )
         self.chance = Chance(photos.device, seed)
         self.sources = Sources(photos.expand(-1, 3, -1, -1), self.chance)
-        self.settings = settings if settings is not None else WorldSettings()
+        self.settings = settings or WorldSettings()
 
     def draw(self, batch: int, frames: int, size: int) -> Scenes:
         """Draw stacks of frames of ``size`` x ``size`` pixels, a multiple of 8."""
@@ -47,19 +45,13 @@ class World:
                 scenes, frames=scenes.frames[rows, number], clean=scenes.clean[rows, number]
             )
         canvas = Canvas.draw(chance, size, settings.largest_blur)
-        kind = chance.pick(
-            photographic=settings.photographic,
-            specimens=settings.specimens,
-            masked=settings.masked,
-            mapped=settings.mapped,
-            thick=settings.thick,
-        )
-        collected = kind in ("masked", "mapped", "thick")
+        kinds = ("photographic", "specimens", "masked", "mapped", "thick")
+        kind = chance.pick(**{name: getattr(settings, name) for name in kinds})
         middle = torch.full((batch,), frames // 2, device=chance.device)
         reference = torch.where(chance.some(0.3, batch), middle, chance.index(frames, batch))
+        collected = kind in ("masked", "mapped", "thick")
         differ = frames > 1 and not collected
         motion = exposure = None
-        matched = False
         if differ and chance.happens(settings.moved):
             resampled = chance.happens(settings.resampled)
             motion = Motion.draw(chance, reference, frames, canvas.side, resampled=resampled)
@@ -78,8 +70,9 @@ class World:
         if not collected and chance.happens(0.4):
             dim = vignette(chance, batch, canvas.side)
             light = replace(light, frames=light.frames * dim[:, None], truth=light.truth * dim)
+        matched = None
         if exposure is not None:
-            matched = chance.happens(settings.corrected)
+            matched = exposure if chance.happens(settings.corrected) else None
             truth = light.truth if matched else light.truth * exposure.gain.mean(1)
             light = replace(light, frames=light.frames * exposure.gain, truth=truth)
 
@@ -88,25 +81,30 @@ class World:
         shot = photograph(chance, settings, light, grey, specimen=specimen)
         stack, clean = shot.frames, shot.clean
         if motion is not None:
-            stack, clean = motion.aligned(stack).clamp(0, 1), motion.aligned(clean).clamp(0, 1)
-        if exposure is not None and matched:
-            stack, clean = exposure.corrected(chance, stack, clean)
-        return Scenes(canvas.cut(stack), canvas.cut(clean), canvas.cut(shot.truth), shot.floor)
+            stack, clean = (motion.aligned(views).clamp(0, 1) for views in (stack, clean))
+        if matched is not None:
+            stack, clean = matched.corrected(chance, stack, clean)
+        return _cut(canvas, replace(shot, frames=stack, clean=clean))
 
     def draw_pictures(self, batch: int, size: int) -> Scenes:
         """Draw stacks of one sharp frame of ``size`` x ``size`` pixels with noise, to restore."""
         chance, settings = self.chance, self.settings
         canvas = Canvas.draw(chance, size, 1.0)
         # Shrunk, a photograph loses what JPEG has left in it.
-        picture = self.sources.photograph(batch, canvas.side, chance.number(0.5, 1.0))
+        light = STANDARD.light(self.sources.photograph(batch, canvas.side, chance.number(0.5, 1.0)))
         if chance.happens(0.1):
             light = self.sources.ground(batch, canvas.side, drawn=1.0)
-        else:
-            light = STANDARD.light(picture)
         linear = chance.happens(0.5)
         if not linear:
             light = STANDARD.display(light)
         grey = chance.some(settings.grey, batch)
         shot = photograph(chance, settings, Light(light[:, None], light, linear), grey)
-        frames, clean, truth = map(canvas.cut, (shot.frames, shot.clean, shot.truth))
-        return Scenes(frames, clean, truth, shot.floor)
+        return _cut(canvas, shot)
+
+
+def _cut(canvas: Canvas, scenes: Scenes) -> Scenes:
+    """Cut the part that is asked for out of scenes, as tensors of its own."""
+    frames, clean, truth = (
+        canvas.cut(planes).contiguous() for planes in (scenes.frames, scenes.clean, scenes.truth)
+    )
+    return Scenes(frames, clean, truth, scenes.floor)

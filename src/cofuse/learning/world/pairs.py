@@ -16,8 +16,6 @@ from cofuse.learning.world.layered import Light, views_of
 from cofuse.learning.world.lens import Aperture, Lens, Sweep, blurred, surface
 from cofuse.learning.world.sources import Sources, luminance
 
-__all__ = ["mapped", "masked"]
-
 
 def masked(sources: Sources, canvas: Canvas, batch: int, frames: int) -> Light:
     """Draw frames that are each sharp in a region of their own and blurred elsewhere."""
@@ -60,7 +58,7 @@ def mapped(sources: Sources, canvas: Canvas, batch: int, frames: int) -> Light:
     lens = Lens(
         Aperture.draw(chance, batch, gaussian=0.6), canvas.torus, largest, none, sided=False
     )
-    views = views_of(lens.ladder(picture, canvas.side), depth, sweep).clamp(0, 1)
+    views = views_of(lens, lens.ladder(picture, canvas.side), depth, sweep).clamp(0, 1)
     return Light(views[:, :-1], views[:, -1], linear=False)
 
 

@@ -23,8 +23,6 @@ from torch.nn import functional as F
 
 from cofuse.learning.world.chance import Chance, WorldSettings
 
-__all__ = ["DEMOSAICINGS", "STANDARD", "Mosaic", "NoiseLevel", "Tone", "grain", "smoothed"]
-
 #: Where the power goes over into its toe: as of sRGB, whose steepest slope is 12.9.
 _TOE = 0.003
 
@@ -49,6 +47,10 @@ class Tone:
         value = ((light.clamp(0, 1) + _TOE) ** power - foot) / ((1 + _TOE) ** power - foot)
         return value - self.contrast * torch.sin(2 * math.pi * value) / (2 * math.pi)
 
+    def slope(self, light: Tensor, step: float) -> Tensor:
+        """How steeply values rise with light, from a difference of two steps."""
+        return (self.display(light + step) - self.display(light - step)) / (2 * step)
+
     def light(self, value: Tensor) -> Tensor:
         """Linear light from the values of a file; of curves without contrast."""
         power = torch.as_tensor(1 / self.gamma, device=value.device)
@@ -64,19 +66,13 @@ STANDARD = Tone()
 _GREEN = ((0.0, 0.25, 0.0), (0.25, 1.0, 0.25), (0.0, 0.25, 0.0))
 _OTHER = ((0.25, 0.5, 0.25), (0.5, 1.0, 0.5), (0.25, 0.5, 0.25))
 
-#: Malvar, He and Cutler 2004, in eighths: green at red or blue; red at green in a row of red;
-#: red at green in a row of blue; red at blue.
+#: The first three rows, of five that are symmetric, of Malvar, He and Cutler 2004, in eighths:
+#: green at red or blue; red at green in a row of red; the same in a row of blue; red at blue.
 _GRADIENTS = (
-    ((0, 0, -1, 0, 0), (0, 0, 2, 0, 0), (-1, 2, 4, 2, -1), (0, 0, 2, 0, 0), (0, 0, -1, 0, 0)),
-    ((0, 0, 0.5, 0, 0), (0, -1, 0, -1, 0), (-1, 4, 5, 4, -1), (0, -1, 0, -1, 0), (0, 0, 0.5, 0, 0)),
-    ((0, 0, -1, 0, 0), (0, -1, 4, -1, 0), (0.5, 0, 5, 0, 0.5), (0, -1, 4, -1, 0), (0, 0, -1, 0, 0)),
-    (
-        (0, 0, -1.5, 0, 0),
-        (0, 2, 0, 2, 0),
-        (-1.5, 0, 6, 0, -1.5),
-        (0, 2, 0, 2, 0),
-        (0, 0, -1.5, 0, 0),
-    ),
+    ((0, 0, -1, 0, 0), (0, 0, 2, 0, 0), (-1, 2, 4, 2, -1)),
+    ((0, 0, 0.5, 0, 0), (0, -1, 0, -1, 0), (-1, 4, 5, 4, -1)),
+    ((0, 0, -1, 0, 0), (0, -1, 4, -1, 0), (0.5, 0, 5, 0, 0.5)),
+    ((0, 0, -1.5, 0, 0), (0, 2, 0, 2, 0), (-1.5, 0, 6, 0, -1.5)),
 )
 
 DEMOSAICINGS = ("bilinear", "gradients", "edges")
@@ -102,48 +98,39 @@ class Mosaic:
 
     def developed(self, plane: Tensor, way: str) -> Tensor:
         """Full colours (..., 3, H, W) of what the pixels saw, by one of `DEMOSAICINGS`."""
-        flat = plane.reshape(-1, 1, *plane.shape[-2:])
-        picture = {
-            "bilinear": self._bilinear,
-            "gradients": self._by_gradients,
-            "edges": self._along_edges,
-        }[way](flat)
+        ways = (self._bilinear, self._by_gradients, self._along_edges)
+        develop = ways[DEMOSAICINGS.index(way)]
+        picture = develop(plane.reshape(-1, 1, *plane.shape[-2:]))
         return picture.view(*plane.shape[:-2], 3, *plane.shape[-2:])
 
     def _bilinear(self, plane: Tensor) -> Tensor:
-        parts = [
-            _filtered(plane * own, weights)
-            for own, weights in zip(self.colours, (_OTHER, _GREEN, _OTHER), strict=True)
-        ]
-        return torch.cat(parts, 1)
+        red, green, blue = (plane * own for own in self.colours)
+        return torch.cat(
+            [_filtered(red, _OTHER), _filtered(green, _GREEN), _filtered(blue, _OTHER)], 1
+        )
 
     def _by_gradients(self, plane: Tensor) -> Tensor:
         """Means of neighbours, corrected by the second derivative of the colour that is there."""
-        green, in_row, in_column, across = (_filtered(plane, weights) / 8 for weights in _GRADIENTS)
-        other_green = self.green & ~self.green_by_red
+        green, in_row, in_column, across = (
+            _filtered(plane, (*rows, rows[1], rows[0])) / 8 for rows in _GRADIENTS
+        )
+        by_red, by_blue = self.green_by_red, self.green & ~self.green_by_red
 
         def of(own: Tensor, row: Tensor, column: Tensor) -> Tensor:
             sides = torch.where(row, in_row, torch.where(column, in_column, across))
             return torch.where(own, plane, sides)
 
-        return torch.cat(
-            [
-                of(self.red, self.green_by_red, other_green),
-                torch.where(self.green, plane, green),
-                of(self.blue, other_green, self.green_by_red),
-            ],
-            1,
-        )
+        red, blue = of(self.red, by_red, by_blue), of(self.blue, by_blue, by_red)
+        return torch.cat([red, torch.where(self.green, plane, green), blue], 1)
 
     def _along_edges(self, plane: Tensor) -> Tensor:
         """Green along the weaker gradient, red and blue by differences from it."""
-        up2, up, down, down2 = (plane.roll(shift, 2) for shift in (2, 1, -1, -2))
-        left2, left, right, right2 = (plane.roll(shift, 3) for shift in (2, 1, -1, -2))
-        bend_rows, bend_columns = 2 * plane - up2 - down2, 2 * plane - left2 - right2
-        steep_rows = (up - down).abs() + bend_rows.abs()
-        steep_columns = (left - right).abs() + bend_columns.abs()
-        by_rows = (up + down) / 2 + bend_rows / 4
-        by_columns = (left + right) / 2 + bend_columns / 4
+        made = []
+        for axis in (2, 3):
+            far, near, next_to, farther = (plane.roll(shift, axis) for shift in (2, 1, -1, -2))
+            bend = 2 * plane - far - farther
+            made += [(near - next_to).abs() + bend.abs(), (near + next_to) / 2 + bend / 4]
+        steep_rows, by_rows, steep_columns, by_columns = made
         share = 0.5 + 0.5 * torch.sign(steep_columns - steep_rows)
         green = torch.where(self.green, plane, torch.lerp(by_columns, by_rows, share))
         red, blue = (
@@ -192,10 +179,9 @@ class NoiseLevel:
         """Floor (B,) in the values of a file: of the line through what the tone curve leaves."""
         if tone is None:
             return self.floor.flatten()
-        step = 1e-3
         light = torch.linspace(0.25, 0.95, 15, device=self.floor.device).square()
         light = light.view(1, 1, 1, 1, -1)
-        slope = (tone.display(light + step) - tone.display(light - step)) / (2 * step)
+        slope = tone.slope(light, 1e-3)
         growth = self.floor + (1 - self.floor) * light / middle
         variance = (growth * slope.square()).flatten(1)
         value = tone.display(light).expand_as(growth).flatten(1)

@@ -12,8 +12,6 @@ from cofuse.learning.world.chance import Chance
 from cofuse.learning.world.drawing import dots, glyphs, hairs, places, scattered, turned, web
 from cofuse.learning.world.sensor import STANDARD
 
-__all__ = ["Sources", "luminance"]
-
 
 def luminance(picture: Tensor) -> Tensor:
     """Grey (..., 1, H, W) of colours (..., 3, H, W)."""

@@ -20,10 +20,8 @@ from cofuse.learning.world.aligning import Motion, warped
 from cofuse.learning.world.chance import Canvas, Chance, WorldSettings
 from cofuse.learning.world.drawing import dots, outline, places, scattered, turned, web
 from cofuse.learning.world.layered import Light, softness, views_of
-from cofuse.learning.world.lens import Aperture, Ladder, Lens, Sweep, surface
+from cofuse.learning.world.lens import Aperture, Lens, Sweep, surface
 from cofuse.learning.world.sources import Sources, luminance
-
-__all__ = ["liveliest", "specimens", "thick"]
 
 #: Side in pixels of the box, passed twice, in which detail is compared.
 _WINDOW = 13
@@ -50,7 +48,7 @@ def specimens(
     stains = _stains(chance, batch)
     # Bodies of one kind have one size, whatever sheet they lie in.
     apart = chance.log_number(*{"emission": (16, 120), "cells": (50, 220), "smear": (18, 90)}[kind])
-    sheets: list[tuple[Ladder, Tensor]] = []
+    sheets: list[tuple[Tensor, Tensor]] = []
     for _ in range(chance.whole(1 if kind == "smear" else 2, 4)):
         planes = paint(sources, batch, canvas.torus, stains, apart)
         flat = surface(chance, batch, canvas.side, luminance(canvas.middle(planes))[:, 0])
@@ -63,8 +61,8 @@ def specimens(
 
     farthest = sweep.depth[:, None, None]
     together = torch.stack(
-        [views_of(*sheet, sweep, motion=motion, farthest=farthest).clamp_min(0) for sheet in sheets]
-    )
+        [views_of(lens, *sheet, sweep, motion=motion, farthest=farthest) for sheet in sheets]
+    ).clamp_min(0)
     views = ground + together.sum(0) if emits else lamp * together.prod(0)
     return Light(views[:, :-1], views[:, -1], linear=True)
 
@@ -195,7 +193,7 @@ def thick(
         )
         depth = sweep.depth[:, None, None] * (place + slant)
         apart = depth[:, None] - sweep.focus[..., None, None]
-        sheet = lens.ladder(planes, canvas.side).at(apart).clamp_min(0)
+        sheet = lens.between(lens.ladder(planes, canvas.side), apart).clamp_min(0)
         sheets.append(_elsewhere(chance, sheet) if swims else sheet)
     together = torch.stack(sheets)
     views = together.sum(0) if shines else together.prod(0)

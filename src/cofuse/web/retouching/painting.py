@@ -1,10 +1,10 @@
-"""`retouch`: strokes into a picture, one after the other, tile by tile."""
+"""Painting strokes into a picture, one after the other, tile by tile."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from cofuse.sensor import NoiseLaw
 from cofuse.web.retouching.blending import blend
 from cofuse.web.retouching.strokes import Stroke, Way, Window, stroke_window
 
-__all__ = ["RestoredFrames", "restored_frames", "retouch"]
+__all__ = ["RestoredFrames", "retouch"]
 
 #: Side of the tiles that a long stroke is painted in.
 _SIDE = 512
@@ -30,44 +30,31 @@ _HALO = 64
 _MODEL_STEP = 32
 
 
-def restored_frames(stack: Stack, *, noise: NoiseLaw, preset: str = "auto") -> Frames:
-    """Frames to paint from: those of a stack, restored part by part if there is noise.
-
-    Parameters
-    ----------
-    stack
-        The frames, aligned with the picture.
-    noise
-        Their noise, as `Fusion.noise` tells it.
-    preset
-        How each frame is restored, as in `fuse`.
-    """
-    if noise.overall == 0:
-        return stack
-    return RestoredFrames(stack, noise.for_stack(len(stack), colour=stack.is_colour), preset)
-
-
 @dataclass(frozen=True)
 class RestoredFrames:
-    """A stack's frames, of which every part that is read is restored on its own."""
+    """The frames of a noisy stack; every part that is read is restored on its own.
+
+    ``noise`` is that of the stack, as `Fusion.noise` tells it; ``preset`` restores as in `fuse`.
+    """
 
     stack: Stack
     noise: NoiseLaw
-    preset: str
+    preset: str = "auto"
 
     def __len__(self) -> int:
         return len(self.stack)
 
     def part_reader(self, index: int) -> PartReader:
         """Open one frame to read restored parts of it."""
-        read, noise = self.stack.part_reader(index), self.noise.only([index])
+        stack, read = self.stack, self.stack.part_reader(index)
+        noise = self.noise.for_stack(len(stack), colour=stack.is_colour).only([index])
 
         def restored(rows: slice, columns: slice) -> Pixels:
-            tall, wide = _widened(rows, self.stack.height), _widened(columns, self.stack.width)
+            tall, wide = _widened(rows, stack.height), _widened(columns, stack.width)
             part = np.ascontiguousarray(read(tall, wide))
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="one frame only")
-                fused = fuse([part], noise=noise, preset=self.preset, white=self.stack.white)
+                fused = fuse([part], noise=noise, preset=self.preset, white=stack.white)
             top, left = rows.start - tall.start, columns.start - wide.start
             height, width = rows.stop - rows.start, columns.stop - columns.start
             return np.asarray(fused.image)[top : top + height, left : left + width]
@@ -86,7 +73,7 @@ def _widened(side: slice, size: int) -> slice:
 
 
 def retouch(
-    image: Pixels, frames: Frames, strokes: Sequence[Stroke], *, side: int = _SIDE
+    image: Pixels, frames: Frames, strokes: Iterable[Stroke], *, side: int = _SIDE
 ) -> Pixels:
     """Paint parts of frames into a picture, with soft brushes and without seams.
 
@@ -104,27 +91,19 @@ def retouch(
     Returns
     -------
     ndarray
-        A picture like ``image``, and ``image`` itself where there are no strokes. Pixels outside of
-        all strokes keep their very value. Painting some strokes into the result of others is the
-        same as painting all at once.
+        A new picture like ``image``. Pixels outside of all strokes keep their exact values.
+        Painting some strokes into the result of others is the same as painting all at once.
     """
+    result = np.array(image)
     for stroke in strokes:
         if stroke.frame >= len(frames):
             raise CofuseError(
                 f"a stroke paints from frame {stroke.frame}, but there are {len(frames)} frames, "
                 "counted from 0"
             )
-    if not strokes:
-        return image
-    result = np.array(image)
-    readers: dict[int, PartReader] = {}
-    for stroke in strokes:
         window = stroke_window(stroke, image.shape)
-        if window is None:
-            continue
-        if stroke.frame not in readers:
-            readers = {stroke.frame: frames.part_reader(stroke.frame)}  # frames may be large
-        _paint(result, readers[stroke.frame], stroke, window, side)
+        if window is not None:
+            _paint(result, frames.part_reader(stroke.frame), stroke, window, side)
     return result
 
 
