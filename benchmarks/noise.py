@@ -37,12 +37,12 @@ def main() -> None:
     fuse([np.zeros((64, 64, 3), np.uint8)] * 2, sigma=0.0)  # loads what it needs
     with tempfile.TemporaryDirectory() as folder:
         made = make_stack(StackRecipe(megapixels, int(frames)), Path(folder) / "stack")
-        with read_stack(made.frames).kept() as stack:
-            for _ in range(arguments.rounds):
-                finding = seconds(lambda: estimate_noise(stack))
-                fusing = seconds(lambda: fuse(stack, sigma=0.0))
-                ratio = f"{finding / fusing:.1%}"
-                print(f"noise {finding:.1f} s, clean fusion {fusing:.1f} s: {ratio}")
+        stack = read_stack(made.frames).kept()
+        for _ in range(arguments.rounds):
+            finding = seconds(lambda: estimate_noise(stack))
+            fusing = seconds(lambda: fuse(stack, sigma=0.0))
+            ratio = f"{finding / fusing:.1%}"
+            print(f"noise {finding:.1f} s, clean fusion {fusing:.1f} s: {ratio}")
 
 
 if __name__ == "__main__":

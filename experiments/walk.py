@@ -1,10 +1,10 @@
 """The walk of one `cofuse fuse`: the files of the package it enters, and how often it reads frames.
 
-    python -m experiments.walk [--sigma 15] [--size 1200]
+    python -m experiments.walk [--sigma 15] [--size 3000]
 
 A stack of files is made, fused by the command line at default options, and watched. Every function
 that is called counts the file it stands in. Frames that are decoded count, and what is read back of
-the temporary file that keeps them, by its share of their pixels.
+the temporary files that keep them, by its share of their pixels.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import numpy as np
 import cofuse
 from cofuse.cli import main as command_line
 from cofuse.evaluation.simulation import sample_picture
-from cofuse.files import reading
-from cofuse.images.memory import Shelf
+from cofuse.files.decoding import Picture
+from cofuse.images.store import Shelf
 
 _PACKAGE = f"{Path(cofuse.__file__).parent}/"
 _FRAMES = 5
@@ -35,7 +35,7 @@ def main() -> None:
     """Walk, and print what was seen."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sigma", type=float, default=0.0, help="noise of the frames")
-    parser.add_argument("--size", type=int, default=1200, help="width of the frames in pixels")
+    parser.add_argument("--size", type=int, default=3000, help="width of the frames in pixels")
     options = parser.parse_args()
     picture = sample_picture()
     repeats = -(-options.size // picture.shape[1])
@@ -50,12 +50,12 @@ def main() -> None:
         if event == "call" and name.startswith(_PACKAGE) and frame.f_code.co_name != "<module>":
             calls[name.removeprefix(_PACKAGE)] += 1
 
-    read, decode = Shelf.read, reading._read_only
+    read, decode = Shelf.read, Picture.decode
 
     def read_part(shelf: Shelf, *where: Any) -> Any:
         values = read(shelf, *where)
         if shelf.count == _FRAMES:
-            passes["read back from the temporary file"] += values.size / np.prod(shelf.shape)
+            passes[f"read back by {_reader()}"] += values.size / made.frames[0].size
         return values
 
     def decode_frame(*arguments: Any, **keywords: Any) -> Any:
@@ -67,7 +67,7 @@ def main() -> None:
             cofuse.write_image(Path(folder) / f"{number}.jpg", frame)
         with (
             mock.patch.object(Shelf, "read", read_part),
-            mock.patch.object(reading, "_read_only", decode_frame),
+            mock.patch.object(Picture, "decode", decode_frame),
         ):
             threading.setprofile(watch)
             sys.setprofile(watch)
@@ -78,7 +78,19 @@ def main() -> None:
         print(f"{count:7} {name}")
     print(f"{len(calls)} files, {sum(calls.values())} calls")
     for what, frames in passes.items():
-        print(f"{frames / _FRAMES:.1f} times every frame {what}")
+        print(f"{frames / _FRAMES:7.2f} times every frame {what}")
+    print(f"{sum(passes.values()) / _FRAMES:7.2f} passes over the frames")
+
+
+def _reader() -> str:
+    """File of the package, outside the room of the frames themselves, that reads a frame now."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        name = frame.f_code.co_filename
+        if name.startswith(_PACKAGE) and not name.startswith(f"{_PACKAGE}images/"):
+            return name.removeprefix(_PACKAGE)
+        frame = frame.f_back
+    return "a thread"
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def still(stack: Stack, reference: int) -> Alignment:
     """Match the brightness of frames that lie right."""
     unmoved = (Transform.identity(),) * len(stack)
     size = (stack.height, stack.width)
-    small = {k: thumbnail(frame, frame, stack) for k, frame in enumerate(stack)}
+    small = {k: thumbnail(stack.reduced(k), stack) for k in range(len(stack))}
     gains = exposure_gains(small, unmoved, reference, size, stack.ceiling)
     return Alignment(stack.names, size, "similarity", reference, unmoved, gains)
 

@@ -66,10 +66,10 @@ class Readers:
 def test_kept_frames_are_read_once_and_the_same(concurrent: bool) -> None:
     readers = Readers(frames_of(9))
     before = set(threading.enumerate())
-    with readers.stack(concurrent=concurrent).kept() as kept:
-        assert set(threading.enumerate()) <= before
-        for frame, wanted in zip(kept, readers.frames, strict=True):
-            np.testing.assert_array_equal(frame, wanted)
+    kept = readers.stack(concurrent=concurrent).kept()
+    assert set(threading.enumerate()) <= before
+    for frame, wanted in zip(kept, readers.frames, strict=True):
+        np.testing.assert_array_equal(frame, wanted)
     assert sorted(readers.asked) == list(range(9))
     # Who did not say that readers may be called together is called alone, by the caller's thread.
     assert (readers.threads == {threading.get_ident()}) is not concurrent
@@ -80,8 +80,8 @@ def test_large_frames_are_read_two_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("cofuse.images.stack.processors", lambda: 16)
     monkeypatch.setattr("cofuse.images.stack._READ_BYTES", 100)
     readers = Readers(frames_of(12))
-    with readers.stack(concurrent=True).kept():
-        assert readers.most <= 2
+    readers.stack(concurrent=True).kept()
+    assert readers.most <= 2
 
 
 def test_damaged_frame_is_told_by_the_same_error(tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_damaged_frame_is_told_by_the_same_error(tmp_path: Path) -> None:
     with pytest.raises(CofuseError, match=r"3\.jpg") as alone:
         stack[3]
     before = set(threading.enumerate())
-    with pytest.raises(CofuseError) as ahead, stack.kept():
-        pass
+    with pytest.raises(CofuseError) as ahead:
+        stack.kept()
     assert str(ahead.value) == str(alone.value)
     assert set(threading.enumerate()) <= before
 

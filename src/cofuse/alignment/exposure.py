@@ -17,9 +17,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.alignment.pyramid import Values, put, shrunk
+from cofuse.alignment.pyramid import Values, put
 from cofuse.alignment.transforms import Transform
-from cofuse.images import Pixels, Stack
+from cofuse.images import Stack
+from cofuse.images.store import Reduced, shrunk
 
 #: Longer side of a thumbnail and the blur over it, in its pixels.
 _SIDE, _BLUR = 160, 3.0
@@ -49,11 +50,9 @@ class Thumbnail:
     largest: tuple[float, ...]
 
 
-def thumbnail(frame: Pixels, reduced: Pixels, stack: Stack) -> Thumbnail:
-    """Make the thumbnail of a frame, of which there is a reduced copy already."""
-    of_columns = np.asarray(cv2.reduce(frame, 0, cv2.REDUCE_MAX)).reshape(frame.shape[1], -1)
-    largest = tuple(of_columns.max(axis=0).astype(float).tolist())
-    planes = np.atleast_3d(reduced)
+def thumbnail(reduced: Reduced, stack: Stack) -> Thumbnail:
+    """Make the thumbnail of a frame of its reduced copy."""
+    planes = np.atleast_3d(reduced.pixels)
     clipped = (planes <= _DARK * stack.white) | (planes >= _BRIGHT * stack.ceiling)
     factor = min(_SIDE / max(planes.shape[:2]), 1.0)
     size = (max(round(planes.shape[1] * factor), 1), max(round(planes.shape[0] * factor), 1))
@@ -66,7 +65,7 @@ def thumbnail(frame: Pixels, reduced: Pixels, stack: Stack) -> Thumbnail:
         for p in (levels, part)
     )
     small, share = (np.asarray(p, np.float32).reshape(*size[::-1], -1) for p in (small, share))
-    return Thumbnail(small, share <= _MOST_CLIPPED, largest)
+    return Thumbnail(small, share <= _MOST_CLIPPED, reduced.largest)
 
 
 def exposure_gains(

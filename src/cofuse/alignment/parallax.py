@@ -28,9 +28,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.alignment.pyramid import LEAST_DETAIL, Values, band_pass, put, reduce, white_noise
+from cofuse.alignment.pyramid import LEAST_DETAIL, Values, band_pass, put, white_noise
 from cofuse.alignment.transforms import Transform, shift_by, to_reduced
 from cofuse.images import Pixels, Stack, luminance
+from cofuse.images.store import reduce
 
 #: Pixels that frames are reduced to. A fifth of a pixel there is one in 24 million.
 _MOST_PIXELS = 1_000_000

@@ -18,11 +18,6 @@ from numpy.typing import NDArray
 from cofuse.alignment.transforms import Matrix, Transform, to_reduced
 from cofuse.images import Pixels, Stack, luminance
 
-#: Pixels of the finest level; larger frames are reduced to it. A hundredth of a pixel there is
-#: a thirtieth in a frame of 24 million pixels.
-_MOST_PIXELS = 2_000_000
-#: Longest side of the finest level: OpenCV looks nothing up in pictures beyond 32767.
-_MOST_SIDE = 32_000
 #: Shorter side below which no further level is made.
 _LEAST_SIDE = 24
 #: Band-pass: difference of two Gaussians; the finer one also evens out small defocus and noise.
@@ -120,26 +115,6 @@ def without_what_stays(first: Pyramid, second: Pyramid) -> tuple[Pyramid, Pyrami
     return replace(first, levels=tuple(hidden[0])), replace(second, levels=tuple(hidden[1]))
 
 
-def reduce(frame: Pixels, most_pixels: int = _MOST_PIXELS) -> Pixels:
-    """Shrink a frame to a number of pixels, in its own type; by default to the finest level.
-
-    Averages of native values are cheap, 24 million float luminances are not.
-    """
-    height, width = frame.shape[:2]
-    factor = min(math.sqrt(most_pixels / (height * width)), 1.0)
-    size = tuple(min(max(round(side * factor), 1), _MOST_SIDE) for side in (width, height))
-    return frame if size == (width, height) else shrunk(frame, size)
-
-
-def shrunk(picture: NDArray[Any], size: tuple[int, ...]) -> NDArray[Any]:
-    """Average a picture down to a (width, height); by halves first, which is many times faster."""
-    height, width = picture.shape[:2]
-    while min(width / size[0], height / size[1]) >= 2 and width % 2 == height % 2 == 0:
-        width, height = width // 2, height // 2
-        picture = np.asarray(cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA))
-    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA))
-
-
 def put(
     picture: NDArray[Any],
     transform: Transform,
@@ -154,7 +129,7 @@ def put(
 
 
 def build_pyramid(reduced: Pixels, stack: Stack) -> Pyramid:
-    """Build the levels of a frame that `reduce` has shrunk."""
+    """Build the levels of a frame from its reduced copy."""
     grey = luminance(stack.to_levels(reduced))
     size = (stack.height, stack.width)
     to_finest, noise = to_reduced(size, grey.shape), white_noise(grey)

@@ -1,11 +1,11 @@
 """Aligning a stack: from pairs of frames to one transform a frame.
 
-Frames are taken outwards from the reference, each decoded once. A frame is first found from its
-neighbour, the one most like it in focus, and then compared, from there, with the one before and
-with the reference itself. All these pairs enter one least-squares problem, each with the weight
-of what it knows, so that errors do not add up along the stack. In memory are the reduced pictures
-of five frames, of two million pixels at most, a thumbnail of every frame, and half as large
-pictures of nine, by which to tell whether there is parallax.
+Frames are taken outwards from the reference, each as its reduced copy. A frame is first found
+from its neighbour, the one most like it in focus, and then compared, from there, with the one
+before and with the reference itself. All these pairs enter one least-squares problem, each with
+the weight of what it knows, so that errors do not add up along the stack. In memory are the reduced
+pictures of five frames, a thumbnail of every frame, and half as large pictures of nine, by which to
+tell whether there is parallax.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from cofuse.alignment.exposure import Thumbnail, exposure_gains, thumbnail
 from cofuse.alignment.pair import Match, register
 from cofuse.alignment.parallax import asked, shows_parallax, small
-from cofuse.alignment.pyramid import Pyramid, Values, build_pyramid, reduce
+from cofuse.alignment.pyramid import Pyramid, Values, build_pyramid
 from cofuse.alignment.transforms import (
     MODELS,
     Alignment,
@@ -175,12 +175,11 @@ class _Walk:
                     progress(Progress("align", done, count))
 
     def _read(self, index: int) -> Pyramid:
-        frame = self.stack[index]
-        reduced = reduce(frame)
-        self.thumbnails[index] = thumbnail(frame, reduced, self.stack)
+        reduced = self.stack.reduced(index)
+        self.thumbnails[index] = thumbnail(reduced, self.stack)
         if index in self.ask:
-            self.small[index] = small(reduced, self.stack)
-        return build_pyramid(reduced, self.stack)
+            self.small[index] = small(reduced.pixels, self.stack)
+        return build_pyramid(reduced.pixels, self.stack)
 
     def _place(self, index: int, picture: Pyramid, near: list[tuple[int, Pyramid]]) -> str | None:
         """Find a frame from the nearest one that it resembles; or say why it has no place."""

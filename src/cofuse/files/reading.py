@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +19,6 @@ from cofuse.files.sources import PathLike, format_of, picture_files
 from cofuse.files.tiff import inspect_tiff
 from cofuse.images import Pixels, Stack
 from cofuse.images.values import describe, white_of_type
-
-#: A stack of at most this many decoded bytes is kept in memory, so that it is decoded once.
-IN_MEMORY_BYTES = 256 * 2**20
 
 
 def read_image(
@@ -82,8 +78,8 @@ def read_stack(
     """Gather the frames of a focus series, to be decoded when they are asked for.
 
     All headers are read at once, so that a missing or unfitting file is a `CofuseError` before any
-    work. The frames are read-only arrays of one shape and dtype, kept in memory where all of them
-    take at most `IN_MEMORY_BYTES`.
+    work. The frames are arrays of one shape and dtype, not to be written to. Each is decoded once
+    and then kept in a temporary file, which goes with the stack.
 
     Parameters
     ----------
@@ -105,11 +101,7 @@ def read_stack(
     _check_agreement(pictures)
     _warn_of_what_is_left_out(pictures)
     first = pictures[0]
-    readers: list[Callable[[], Pixels]] = [
-        functools.partial(_read_only, picture) for picture in pictures
-    ]
-    if len(pictures) * math.prod(first.shape) * first.dtype.itemsize <= IN_MEMORY_BYTES:
-        readers = [functools.cache(reader) for reader in readers]
+    readers = [functools.partial(_read_only, picture) for picture in pictures]
     # Without the folders, unless two frames would have the same name then.
     labels = [picture.label for picture in pictures]
     short = [Path(label).name for label in labels]
@@ -117,7 +109,7 @@ def read_stack(
     if white is None and first.dtype.kind == "u":
         white = stated_white(pictures, files[0])
     kind = first.shape, first.dtype
-    return Stack(readers, white=white, names=names, concurrent=True, kind=kind)
+    return Stack(readers, white=white, names=names, concurrent=True, kind=kind).read_once()
 
 
 def read_metadata(path: PathLike, *, raw_mode: RawMode = "display") -> Metadata:

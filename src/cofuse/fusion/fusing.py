@@ -127,6 +127,7 @@ def fuse(
     if align:
         from cofuse.alignment import align_stack, aligned
 
+        stack = stack.read_once()
         stack = aligned(stack, align_stack(stack, progress=progress))
     work = Work(
         stack.shape,
@@ -140,24 +141,24 @@ def fuse(
     if operator is not None:
         patch_positions(stack.shape, operator.patch_size, 1)  # refuses a picture below patch size
     # Frames are looked at several times: each is decoded and brought into place once.
-    with stack.kept() as kept:
-        if isinstance(settings, PaperSettings):
-            from cofuse.fusion.paper import PaperRun
+    stack = stack.kept()
+    if isinstance(settings, PaperSettings):
+        from cofuse.fusion.paper import PaperRun
 
-            assert operator is not None, "it has one"
-            paper = PaperRun(stack=kept, settings=settings, progress=progress, operator=operator)
-            return paper.fuse(law, denoise)
-        from cofuse.fusion.mixing import MixingRun
+        assert operator is not None, "it has one"
+        paper = PaperRun(stack=stack, settings=settings, progress=progress, operator=operator)
+        return paper.fuse(law, denoise)
+    from cofuse.fusion.mixing import MixingRun
 
-        place = resolve_device(device, pixels=pixels)
-        return MixingRun(
-            stack=kept,
-            progress=progress,
-            weigher=_weigher(settings, operator, place, plan.side),
-            model=settings.model,
-            device=place,
-            preview=preview,
-        ).fuse(law, denoise)
+    place = resolve_device(device, pixels=pixels)
+    return MixingRun(
+        stack=stack,
+        progress=progress,
+        weigher=_weigher(settings, operator, place, plan.side),
+        model=settings.model,
+        device=place,
+        preview=preview,
+    ).fuse(law, denoise)
 
 
 def _weigher(

@@ -12,7 +12,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from cofuse.fusion.distinct import distinct_frames
 from cofuse.images import Fusion, Levels, Pixels, Stack
-from cofuse.images.memory import Shelf
 from cofuse.images.planes import MIXED_BANDS, smoothed
+from cofuse.images.store import Shelf
 from cofuse.images.tiles import Tile, map_ahead, tiles_of
 from cofuse.model import restoring
 from cofuse.model.restoring import NoiseLeft, halved, restore
@@ -170,43 +170,42 @@ class MixingRun(Run):
         image = np.empty(stack.shape, stack.dtype)
         index = np.zeros(shape, np.uint8 if len(stack) <= 256 else np.uint16)
         confidence = np.ones(shape, np.float32)
-        with ExitStack() as shelves:
-            if restores:
-                mixtures = shelves.enter_context(Shelf(1, stack.shape, np.float32))
-                half = tuple(-(-length // 2) for length in shape)
-                scales = shelves.enter_context(Shelf(1, (*half, MIXED_BANDS), np.float32))
-            with self.stage("fusion"):
-                done = lottery = 0
-                for made in self.mixtures(self.weigher(law)):
-                    here = made.part.here
-                    index[here], confidence[here] = made.best, made.confidence
-                    lottery += made.lottery
-                    if restores:
-                        mixtures.write(0, made.mixture, *here)
-                        scales.write(0, noise.scales(made.numbers, made.weights), *halved(here))
-                    if not restores or self.preview is not None:
-                        self.take(image, made.part, made.mixture)
-                    done += made.best.size
-                    self.progress(Progress("fusion", done, math.prod(shape)))
-            if 2 * lottery > math.prod(shape):
-                warnings.warn(
-                    "the frames hardly differ in focus: most of the picture is a mean of all, and "
-                    "the source map, like depth made from it, says little",
-                    stacklevel=3,
-                )
-            if restores:
-                networks = load_networks(self.model, self.device)
-                tiles = list(tiles_of(shape, self.restored_side, restoring.HALO))
-                with self.stage("restoration"):
-                    for done, tile in enumerate(tiles, start=1):
-                        around = mixtures.read(0, *tile.around)
-                        told = scales.read(0, *halved(tile.around))
-                        restored = restore(networks, around, told, noise)
-                        mixture, restored = around[tile.within], restored[tile.within]
-                        if denoise < 1:
-                            restored = mixture + np.float32(denoise) * (restored - mixture)
-                        self.take(image, tile, restored)
-                        self.progress(Progress("restoration", done, len(tiles)))
+        if restores:
+            mixtures = Shelf(1, stack.shape, np.float32)
+            half = tuple(-(-length // 2) for length in shape)
+            scales = Shelf(1, (*half, MIXED_BANDS), np.float32)
+        with self.stage("fusion"):
+            done = lottery = 0
+            for made in self.mixtures(self.weigher(law)):
+                here = made.part.here
+                index[here], confidence[here] = made.best, made.confidence
+                lottery += made.lottery
+                if restores:
+                    mixtures.write(0, made.mixture, *here)
+                    scales.write(0, noise.scales(made.numbers, made.weights), *halved(here))
+                if not restores or self.preview is not None:
+                    self.take(image, made.part, made.mixture)
+                done += made.best.size
+                self.progress(Progress("fusion", done, math.prod(shape)))
+        if 2 * lottery > math.prod(shape):
+            warnings.warn(
+                "the frames hardly differ in focus: most of the picture is a mean of all, and "
+                "the source map, like depth made from it, says little",
+                stacklevel=3,
+            )
+        if restores:
+            networks = load_networks(self.model, self.device)
+            tiles = list(tiles_of(shape, self.restored_side, restoring.HALO))
+            with self.stage("restoration"):
+                for done, tile in enumerate(tiles, start=1):
+                    around = mixtures.read(0, *tile.around)
+                    told = scales.read(0, *halved(tile.around))
+                    restored = restore(networks, around, told, noise)
+                    mixture, restored = around[tile.within], restored[tile.within]
+                    if denoise < 1:
+                        restored = mixture + np.float32(denoise) * (restored - mixture)
+                    self.take(image, tile, restored)
+                    self.progress(Progress("restoration", done, len(tiles)))
         return image, Choice(index, confidence)
 
     def mixtures(self, weigher: Weigher) -> Iterator[Mixture]:

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cofuse.arguments import check, check_number
 from cofuse.errors import CofuseError
-from cofuse.images.memory import Shelf
 from cofuse.images.planes import luminance
+from cofuse.images.store import FrameStore, Reduced, reduced_copy
 from cofuse.images.tiles import done_ahead, processors
 from cofuse.images.values import as_array, checked, describe, found_white, white_of_type
 
@@ -83,9 +83,9 @@ class Stack:
         self._readers = tuple(readers)
         self._concurrent = concurrent
         self._in_memory = False
-        self._shelf: Shelf | None = None
-        #: Thumbnails of frames that were kept, in native values.
-        self._thumbnails: tuple[Pixels, ...] = ()
+        #: What keeps the frames that were read, if anything does, and their places there.
+        self._store: FrameStore | None = None
+        self._places: tuple[int, ...] = ()
         #: Number of the frame that the others were brought into place of, if they were.
         self.reference: int | None = None
         first = checked(self._readers[0](), self.names[0]) if kind is None else None
@@ -149,8 +149,7 @@ class Stack:
         assert self.white > 0  # is found now: that of other frames may differ
         made = copy(self)
         made._readers = tuple(readers)
-        made._in_memory, made._shelf, made._floats_to_1 = False, None, False
-        made._thumbnails = ()
+        made._in_memory, made._store, made._floats_to_1 = False, None, False
         made.reference = None
         made.names = self.names if names is None else tuple(names)
         made.shape = self.shape if shape is None else shape
@@ -182,7 +181,7 @@ class Stack:
         some = copy(self)
         some._readers = tuple(self._readers[number] for number in numbers)
         some.names = tuple(self.names[number] for number in numbers)
-        some._thumbnails = self._thumbnails and tuple(self._thumbnails[k] for k in numbers)
+        some._places = self._places and tuple(self._places[number] for number in numbers)
         at = {number: place for place, number in enumerate(numbers)}
         some.reference = None if self.reference is None else at.get(self.reference)
         return some
@@ -192,6 +191,8 @@ class Stack:
 
     def __getitem__(self, index: int) -> Pixels:
         """Read one frame and check that it fits the others."""
+        if self._store is not None:
+            return self._store.read(self._places[index])
         name = self.names[index]
         frame = checked(self._readers[index](), name)
         if frame.shape != self.shape or frame.dtype != self.dtype:
@@ -221,7 +222,7 @@ class Stack:
     @property
     def at_hand(self) -> bool:
         """Whether all frames are arrays, or `kept`: none will be decoded."""
-        return self._in_memory or self._shelf is not None
+        return self._in_memory or (self._store is not None and self._store.full)
 
     @property
     def frame_bytes(self) -> int:
@@ -230,8 +231,8 @@ class Stack:
 
     def part_reader(self, index: int) -> PartReader:
         """Open one frame to read parts of it; of `kept` frames nothing but these is read."""
-        if self._shelf is not None:
-            return cast(PartReader, self._readers[index])  # what reads the shelf reads parts of it
+        if self._store is not None:
+            return partial(self._store.read, self._places[index])
         frame = self[index]
         return lambda rows, columns: frame[rows, columns]
 
@@ -255,32 +256,32 @@ class Stack:
         wanted = range(len(self)) if indices is None else indices
         if most is None:
             most = max(_READ_AT_A_TIME, _READ_BYTES // max(self.frame_bytes, 1))
-        alone = self._shelf is not None or not self._concurrent or processors() == 1
+        alone = self.at_hand or not self._concurrent or processors() == 1
         workers = 0 if alone else min(processors(), most, len(wanted))
         with done_ahead(work, wanted, workers=workers) as coming:
             yield coming
 
-    @contextmanager
-    def kept(self) -> Iterator[Stack]:
-        """Read every frame once and keep all in a temporary file, which goes with the context.
+    def read_once(self) -> Stack:
+        """Return a stack that keeps every frame, once it was read, in a temporary file.
 
-        Frames that are arrays, or kept already, are taken as they are.
+        The file goes with the last stack that uses it. Arrays are taken as they are.
         """
-        if self.at_hand:
-            yield self
-            return
-        kept = copy(self)
-        thumbnails = []
-        with Shelf(len(self), self.shape, self.dtype) as shelf:
-            with self.ahead(self.__getitem__) as coming:
-                for index, frame in enumerate(coming):
-                    shelf.write(index, frame)
-                    thumbnails.append(_thumbnail(frame))
-                    del frame
-            kept._thumbnails = tuple(thumbnails)
-            kept._readers = tuple(partial(shelf.read, index) for index in range(len(self)))
-            kept._shelf = shelf
-            yield kept
+        if self._in_memory or self._store is not None:
+            return self
+        keeping = copy(self)
+        keeping._store = FrameStore(self.__getitem__, len(self), self.shape, self.dtype)
+        keeping._places = tuple(range(len(self)))
+        return keeping
+
+    def kept(self) -> Stack:
+        """Return a stack as `read_once` does, with every frame read."""
+        keeping = self.read_once()
+        if (store := keeping._store) is not None and not store.full:
+            # No frame is held longer than it takes to put it away.
+            with keeping.ahead(lambda index: store.fetch(keeping._places[index]) is None) as done:
+                for _ in done:
+                    pass
+        return keeping
 
     @property
     def height(self) -> int:
@@ -310,10 +311,15 @@ class Stack:
             np.clip(np.rint(values, out=values), 0, np.iinfo(self.dtype).max, out=values)
         return values.astype(self.dtype)
 
+    def reduced(self, index: int) -> Reduced:
+        """Return a copy of at most two million pixels; of `kept` frames it is at hand."""
+        if self._store is not None:
+            return self._store.reduced(self._places[index])
+        return reduced_copy(self[index])
+
     def thumbnail(self, index: int) -> Levels:
-        """Luminance of a frame in grey levels, made smaller; of `kept` frames it is at hand."""
-        small = self._thumbnails[index] if self._thumbnails else _thumbnail(self[index])
-        return luminance(self.to_levels(small))
+        """Luminance of a frame in grey levels, made very small; made of its reduced copy."""
+        return luminance(self.to_levels(_thumbnail(self.reduced(index).pixels)))
 
     def luminance(self, index: int) -> Levels:
         """Read one frame as grey levels of its luminance, shape (H, W)."""

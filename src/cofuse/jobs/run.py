@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -144,27 +143,26 @@ class Job:
             picture = transaction.place(request.output)  # fails before the work, not after it
             found = prepare_frames(self.frames.stack, request.reading, request.aligning, progress)
             alignment, seconds = found.alignment, dict(found.seconds)
-            with ExitStack() as shelf:
-                with timed("reading", seconds):
-                    stack = shelf.enter_context(found.stack.kept())
-                outputs.check_maps(maps, len(stack))
-                if on_aligned is not None:
-                    on_aligned(stack, alignment)
-                kept = range(len(stack)) if alignment is None else alignment.kept
-                fusion = fuse(
-                    stack,
-                    noise=None if self.noise is None else self.noise.only(kept),
-                    denoise=request.fusing.denoise,
-                    preset=self.settings,
-                    operator=request.fusing.operator,
-                    max_memory=self._max_memory,
-                    device=request.fusing.device,
-                    progress=progress,
-                    preview=preview,
-                )
-                with timed("depth", seconds):
-                    places = [self.frames.taken[k] for k in kept]
-                    depth = self._depth(stack, places, fusion, progress)
+            with timed("reading", seconds):
+                stack = found.stack.kept()
+            outputs.check_maps(maps, len(stack))
+            if on_aligned is not None:
+                on_aligned(stack, alignment)
+            kept = range(len(stack)) if alignment is None else alignment.kept
+            fusion = fuse(
+                stack,
+                noise=None if self.noise is None else self.noise.only(kept),
+                denoise=request.fusing.denoise,
+                preset=self.settings,
+                operator=request.fusing.operator,
+                max_memory=self._max_memory,
+                device=request.fusing.device,
+                progress=progress,
+                preview=preview,
+            )
+            with timed("depth", seconds):
+                places = [self.frames.taken[k] for k in kept]
+                depth = self._depth(stack, places, fusion, progress)
             with timed("writing", seconds):
                 alpha, opaque = outputs.fused_alpha(
                     request, self.frames, alignment, fusion.source_map
@@ -187,7 +185,6 @@ class Job:
             if maps.report is not None:
                 write_json(transaction.place(maps.report), report)
             self.frames.check_unchanged()
-        # The frames that were kept are gone: those of the outcome are read again if asked for.
         return Outcome(fusion, found.stack, alignment, found.hot_pixels, depth, report)
 
     def align_only(self, progress: ProgressCallback = silent) -> Alignment:
@@ -255,8 +252,7 @@ def noise_of_files(
         check_output(plot, overwrite=overwrite)
     with shortage_told(progress) as progress, Transaction(overwrite=overwrite) as transaction:
         stack = prepare_frames(frames.stack, reading, aligning, progress).stack
-        with stack.kept() as kept:
-            law = estimate_noise(kept, progress=progress)
+        law = estimate_noise(stack.kept(), progress=progress)
         if output is not None:
             with written_whole(transaction.place(output), overwrite=False) as file:
                 file.write(law.to_json().encode())
