@@ -46,8 +46,7 @@ def main() -> None:
 
     def watch(frame: FrameType, event: str, _: object) -> None:
         name = frame.f_code.co_filename
-        # What runs when a module is loaded does not count.
-        if event == "call" and name.startswith(_PACKAGE) and frame.f_code.co_name != "<module>":
+        if event == "call" and name.startswith(_PACKAGE) and not _loading(frame):
             calls[name.removeprefix(_PACKAGE)] += 1
 
     read, decode = Shelf.read, Picture.decode
@@ -80,6 +79,15 @@ def main() -> None:
     for what, frames in passes.items():
         print(f"{frames / _FRAMES:7.2f} times every frame {what}")
     print(f"{sum(passes.values()) / _FRAMES:7.2f} passes over the frames")
+
+
+def _loading(frame: FrameType | None) -> bool:
+    """Whether a module of the package is being loaded: definitions are no part of the walk."""
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(_PACKAGE):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _reader() -> str:

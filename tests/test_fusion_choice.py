@@ -178,7 +178,13 @@ def compose(stack: Stack, index: Array, part: int = 256) -> Array:
     """Mix the frames that were chosen, in parts."""
     shape = stack.height, stack.width
     chosen = Chosen(whole(shape), shape, choice_of(index), part)
-    run = MixingRun(stack=stack, progress=silent, weigher=lambda _: weigher(), model="auto")
+    run = MixingRun(
+        stack=stack,
+        taken=range(len(stack)),
+        progress=silent,
+        weigher=lambda _: weigher(),
+        model="auto",
+    )
     image = np.zeros(stack.shape, stack.dtype)
     for where in chosen.parts():
         made = run.mix(chosen, where)

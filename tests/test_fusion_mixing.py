@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cofuse import Progress, fuse
 from cofuse.evaluation.metrics import psnr
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
+from cofuse.fusion.fusing import distinct_frames
 from cofuse.fusion.mixing import MixingRun
 from cofuse.images import Fusion, Stack
 from cofuse.images.planes import MIXED_BANDS, REACH
@@ -47,8 +48,10 @@ def fused_in_tiles(
 ) -> Fusion:
     """Fuse by `auto` with several tiles of either kind, and several parts in a tile."""
     run = networks or load_networks("auto")
+    stack = Stack.from_arrays(frames, white=white)
     return MixingRun(
-        stack=Stack.from_arrays(frames, white=white),
+        stack=stack,
+        taken=distinct_frames(stack),
         progress=progress,
         weigher=lambda law: ModelWeigher(run, frames_told(law), side, part),
         model="auto",

@@ -396,7 +396,11 @@ def test_fine_and_coarse_noise_are_told_apart() -> None:
 def mixed_by_run(frames: list[NDArray[np.uint8]], law: NoiseLaw) -> tuple[Levels, Levels]:
     """Weights and mixture of frames that are one part."""
     run = MixingRun(
-        stack=Stack.from_arrays(frames), progress=silent, weigher=lambda _: weigher, model="auto"
+        stack=Stack.from_arrays(frames),
+        taken=range(len(frames)),
+        progress=silent,
+        weigher=lambda _: weigher,
+        model="auto",
     )
     weigher = ModelWeigher(NETWORKS, frames_told(law), 256, 256)
     (made,) = run.mixtures(weigher)

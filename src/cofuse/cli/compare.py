@@ -32,7 +32,7 @@ from cofuse.files.decoding import OnDamage
 from cofuse.files.transaction import Transaction
 from cofuse.images import Fusion, Pixels, Stack
 from cofuse.images.values import white_of_type
-from cofuse.jobs.options import given_noise, read_noise
+from cofuse.jobs.options import noise_of, read_noise
 from cofuse.progress import Progress
 from cofuse.sensor import NoiseLaw, estimate_noise
 
@@ -94,7 +94,7 @@ def compare(
     """
     from cofuse.jobs.outputs import frame_facts  # takes a while to load
 
-    read_noise(sigma, noise)  # refuses wrong values before anything is read
+    noise_given = read_noise(sigma, noise)  # refuses wrong values before anything is read
     wanted = list(dict.fromkeys(split_names(methods)))
     for method in wanted:
         _resolve(method)
@@ -102,7 +102,7 @@ def compare(
         raise CofuseError("no frames were given; name picture files, a folder or a TIFF")
     scene = gather_scene(frames, truth=truth)
     stack = read_stack(scene.sources, white=white, on_damage=on_damage)
-    given = given_noise(sigma, noise, stack)
+    given = noise_of(stack, noise_given)
     if len(stack) < 2:
         raise CofuseError("only one frame was given; there is nothing to fuse and compare")
     names = [name] if name else scene_names(frames, scene.sources)

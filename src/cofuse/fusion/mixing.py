@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,7 +22,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.fusion.distinct import distinct_frames
 from cofuse.images import Fusion, Levels, Pixels, Stack
 from cofuse.images.planes import MIXED_BANDS, smoothed
 from cofuse.images.store import Shelf
@@ -136,6 +135,8 @@ class MixingRun(Run):
 
     #: Makes the weigher for a noise law.
     weigher: Callable[[NoiseLaw], Weigher]
+    #: Numbers of the frames that take part.
+    taken: Sequence[int]
     #: Name or folder of the model that restores.
     model: str
     #: Called with every part of the picture as soon as it is there, and again when it is restored.
@@ -145,8 +146,8 @@ class MixingRun(Run):
 
     def fuse(self, noise: NoiseLaw | None, denoise: float) -> Fusion:
         """Fuse; ``denoise`` blends the mixture with the restored one."""
-        numbers = distinct_frames(self.stack)
-        every, self.stack = self.stack, self.stack.only(numbers)
+        numbers, every = self.taken, self.stack
+        self.stack = every.only(numbers)
         if noise is not None:
             self.noise = noise.only(numbers)
         else:

@@ -141,9 +141,6 @@ def timed(what: str, seconds: dict[str, float]) -> Iterator[None]:
 
 def mend_hot_pixels(stack: Stack, progress: ProgressCallback) -> tuple[Stack, int]:
     """Mend pixels that are hot in all frames; also says how many there are."""
-    if len(stack) < 3:
-        # Of two frames detail that is sharp in both cannot be told from a hot pixel safely.
-        return stack, 0
     spread = np.linspace(0, len(stack) - 1, min(len(stack), _SEARCHED)).round().astype(int)
     found = find_hot_pixels(stack.only(spread.tolist()), progress=progress)
     return without_hot_pixels(stack, found), int(found.mask.sum())

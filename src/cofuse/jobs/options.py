@@ -158,20 +158,28 @@ class Request:
     maps: Maps = field(default_factory=Maps)
 
 
-def check_options(request: Request) -> "FusionSettings":
-    """Refuse, before frames are looked for, what is wrong whatever they are.
+@dataclass(frozen=True)
+class Given:
+    """What the texts and files among the options say."""
 
-    Returns the settings of the preset, changed as asked.
-    """
+    #: Settings of the preset, changed as asked.
+    settings: "FusionSettings"
+    #: The noise law or level; None to estimate it.
+    noise: "NoiseLaw | float | None"
+    #: Most bytes of memory; None for a share of what is free.
+    max_memory: int | None
+
+
+def check_options(request: Request) -> Given:
+    """Refuse, before frames are looked for, what is wrong whatever they are; read the rest."""
     from cofuse.fusion.presets import check_method, resolve_preset
     from cofuse.images.memory import parse_size
 
     reading, aligning, fusing = request.reading, request.aligning, request.fusing
     settings = _changed(resolve_preset(fusing.preset), fusing.setting)
     check_method(settings, denoise=fusing.denoise, device=fusing.device, operator=fusing.operator)
-    read_noise(fusing.sigma, fusing.noise)
-    if fusing.max_memory is not None:
-        parse_size(fusing.max_memory)
+    noise = read_noise(fusing.sigma, fusing.noise)
+    max_memory = None if fusing.max_memory is None else parse_size(fusing.max_memory)
     if reading.frames is not None:
         _range_parts(reading.frames)
     if aligning.reference is not None:
@@ -186,7 +194,7 @@ def check_options(request: Request) -> "FusionSettings":
             check(name, value, "a number above 0", lambda given: 0 < given < math.inf)
     if (step := request.maps.z_step) is not None:
         check("z_step", step, "a number other than 0", lambda given: math.isfinite(given) and given)
-    return settings
+    return Given(settings, noise, max_memory)
 
 
 def _changed(settings: "FusionSettings", changes: Sequence[str]) -> "FusionSettings":
@@ -272,11 +280,10 @@ def read_noise(sigma: str, noise: Path | None) -> "NoiseLaw | float | None":
     return law
 
 
-def given_noise(sigma: str, noise: Path | None, stack: "Stack") -> "NoiseLaw | None":
+def noise_of(stack: "Stack", given: "NoiseLaw | float | None") -> "NoiseLaw | None":
     """Describe the noise of a stack as it was given; None to estimate it."""
     from cofuse.sensor import NoiseLaw
 
-    given = read_noise(sigma, noise)
     if isinstance(given, float):
         return NoiseLaw.white(given, frames=len(stack), colour=stack.is_colour)
     return None if given is None else given.for_stack(len(stack), colour=stack.is_colour)

@@ -26,11 +26,11 @@ from cofuse.fusion import fuse
 from cofuse.fusion.memory import Work, estimate_seconds, plan_fusion
 from cofuse.fusion.presets import preset_name
 from cofuse.images import Fusion, Stack
-from cofuse.images.memory import format_size, parse_size
+from cofuse.images.memory import format_size
 from cofuse.images.values import white_of_type
 from cofuse.jobs import outputs
 from cofuse.jobs.frames import prepare_frames, read_frames, reference_index, stack_in_words, timed
-from cofuse.jobs.options import Aligning, Reading, Request, check_options, given_noise
+from cofuse.jobs.options import Aligning, Reading, Request, check_options, noise_of
 from cofuse.progress import Preview, ProgressCallback, shortage_told, silent
 from cofuse.sensor import NoiseLaw, estimate_noise
 
@@ -76,9 +76,8 @@ class Job:
     def __init__(self, request: Request, *, facts: dict[str, Any] | None = None) -> None:
         self.request = request
         self._facts = facts or {}
-        self.settings = check_options(request)
-        given = request.fusing.max_memory
-        self._max_memory = None if given is None else parse_size(given)
+        given = check_options(request)
+        self.settings, self._max_memory = given.settings, given.max_memory
         if not request.aligning.align_only:
             # A wrong name is told before frames are looked for.
             check_output(request.output, overwrite=True)
@@ -86,7 +85,7 @@ class Job:
         stack = self.frames.stack
         outputs.check_maps(request.maps, len(stack))
         #: The noise as it was given; None where it is to be estimated.
-        self.noise = given_noise(request.fusing.sigma, request.fusing.noise, stack)
+        self.noise = noise_of(stack, given.noise)
         self.reference = reference_index(stack, request.aligning)
         for folder in (request.output, request.output.parent):  # the first if frames are aligned
             clear_leftovers(folder)
