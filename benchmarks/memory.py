@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks.measuring import processors, run_measured
 from benchmarks.stacks import StackRecipe, make_stack
 from cofuse.files import read_stack, write_image
-from cofuse.fusion.memory import Work, plan_fusion
+from cofuse.fusion.presets import Work, plan_fusion
 from cofuse.images.memory import format_size, parse_size
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from cofuse import Stack, fuse
 from cofuse.evaluation.metrics import psnr
-from cofuse.model import restoring, telling, weighing
+from cofuse.model import restoring, weighing
 from experiments.looks_stacks import grey_levels, real_stacks
 from experiments.pictures import add_data_option, data_folder, noisy, whu
 from experiments.quality_plan import WHU_SEEN
@@ -58,7 +58,7 @@ VARIANTS: dict[str, Callable[[], Any]] = {
     "the largest weight alone": _changed(weighing.Glance, "weigh", _largest_alone),
     "faint weights kept": lambda: mock.patch.object(weighing, "_LEAST_WEIGHT", 0.0),
     "no frame left out by a glance": lambda: mock.patch.object(weighing, "LEAST_SHARE", 0.0),
-    "noise not told to the networks": _changed(telling, "frames_told", _untold),
+    "noise not told to the networks": _changed(weighing, "frames_told", _untold),
     "noise left taken for that of a frame": _changed(restoring.NoiseLeft, "scales", np.ones_like),
     "restored on even pixels alone": lambda: mock.patch.object(
         restoring, "_change", lambda networks, colours, told, _: _ask(networks, colours, told, 0)

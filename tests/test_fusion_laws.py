@@ -9,7 +9,7 @@ import pytest
 
 from cofuse import fuse
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
-from cofuse.images.planes import REACH
+from cofuse.images.pixels import REACH
 from cofuse.images.tiles import MULTIPLE
 from cofuse.model import restoring, weighing
 from cofuse.model.runtime import TORCH_ON_CPU

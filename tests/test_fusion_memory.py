@@ -18,7 +18,7 @@ from hypothesis.extra.numpy import arrays
 
 from cofuse.errors import CofuseError
 from cofuse.fusion import fuse
-from cofuse.fusion.memory import Work, estimate_seconds, least_memory, plan_fusion
+from cofuse.fusion.presets import Work, estimate_seconds, least_memory, plan_fusion
 from cofuse.images import Stack, memory
 from cofuse.images.memory import (
     available_memory,

@@ -17,10 +17,9 @@ from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_st
 from cofuse.fusion.fusing import distinct_frames
 from cofuse.fusion.mixing import MixingRun
 from cofuse.images import Fusion, Stack
-from cofuse.images.planes import MIXED_BANDS, REACH
+from cofuse.images.pixels import MIXED_BANDS, REACH
 from cofuse.model.runtime import Networks, load_networks
-from cofuse.model.telling import frames_told
-from cofuse.model.weighing import ModelWeigher
+from cofuse.model.weighing import ModelWeigher, frames_told
 from cofuse.progress import Preview, ProgressCallback, silent
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.law import BANDS, NoiseModel

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from cofuse.images.planes import (
+from cofuse.images.pixels import (
     MIXED_BANDS,
     REACH,
     WINDOWS,
     blurred,
     split,
 )
-from cofuse.model.telling import octaves_in_bands, octaves_in_filters, white_in_bands
 from cofuse.operators import dct_operator
+from cofuse.sensor.bands import octaves_in_bands, octaves_in_filters, white_in_bands
 from cofuse.sensor.law import BANDS, SHARES
 
 Array = NDArray[np.float64]

@@ -18,7 +18,7 @@ import cofuse
 from cofuse import Stack, fuse, read_image, read_stack, write_image
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import read_metadata
-from cofuse.images.values import found_white, largest_shown
+from cofuse.images.pixels import found_white, largest_shown
 from tests.command_line import run
 from tests.test_files_samples import ICC
 

@@ -11,10 +11,10 @@ import pytest
 
 from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import sample_picture
-from cofuse.images import Stack, planes
-from cofuse.images.planes import MIXED_BANDS
+from cofuse.images import Stack, pixels
+from cofuse.images.pixels import MIXED_BANDS
 from cofuse.images.tiles import tiles_of
-from cofuse.model import telling, weighing
+from cofuse.model import weighing
 from cofuse.model.restoring import NoiseLeft
 from cofuse.model.runtime import NAMES, load_networks, model_folder
 from cofuse.model.weighing import HALO, ModelWeigher
@@ -123,7 +123,7 @@ def test_pictures_are_split_as_the_program_splits_them(size):
     ours = split(pictures)
     assert len(ours) == MIXED_BANDS
     for number in range(2):
-        theirs = planes.split(pictures[number].permute(1, 2, 0).numpy().copy())
+        theirs = pixels.split(pictures[number].permute(1, 2, 0).numpy().copy())
         for one, other in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(one[number].permute(1, 2, 0), other, rtol=0, atol=1e-5)
 
@@ -162,7 +162,7 @@ def test_of_noise_is_told_what_the_program_tells(colour):
     law, levels, floor = law_of(3, colour)
     numbers = told_numbers(levels, torch.tensor([floor]))
     assert numbers.shape == (3, TOLD)
-    weigher = ModelWeigher(load_networks("auto"), telling.frames_told(law), 512, 128)
+    weigher = ModelWeigher(load_networks("auto"), weighing.frames_told(law), 512, 128)
     np.testing.assert_allclose(numbers, np.concatenate(weigher.told), rtol=1e-5)
 
 
@@ -194,7 +194,7 @@ def test_weights_are_those_of_the_program(networks, tmp_path, monkeypatch, sourc
     grey = frames[0].mean(1).numpy()
     (tile,) = tiles_of((288, 304), 304, HALO)
     stack = Stack.from_arrays(list(grey), white=1.0)
-    weigher = ModelWeigher(used, telling.frames_told(law), 304, 128)
+    weigher = ModelWeigher(used, weighing.frames_told(law), 304, 128)
     seen = weigher.look(stack, tile)
     for part, numbers in seen.parts():
         made = seen.weigh(part, {k: stack.part_levels(k, part.around) for k in numbers})

@@ -9,7 +9,7 @@ import pytest
 
 from cofuse import fuse
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
-from cofuse.images.planes import MIXED_BANDS
+from cofuse.images.pixels import MIXED_BANDS
 from cofuse.model.runtime import NAMES, TORCH_ON_CPU, load_networks, model_folder
 
 pytest.importorskip("torch", reason="torch is not installed")

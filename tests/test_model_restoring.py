@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from cofuse.evaluation.simulation import sample_picture
 from cofuse.images import from_opponent
-from cofuse.images.planes import MIXED_BANDS, REACH, split
+from cofuse.images.pixels import MIXED_BANDS, REACH, split
 from cofuse.images.tiles import tiles_of
 from cofuse.model import restoring
 from cofuse.model.restoring import NoiseLeft, halved, restore
 from cofuse.model.runtime import load_networks
-from cofuse.model.telling import octaves_in_bands
+from cofuse.sensor.bands import octaves_in_bands
 from cofuse.sensor.law import BANDS, CLEAN_BELOW, NoiseLaw, NoiseModel
 
 Levels = NDArray[np.float32]

@@ -19,15 +19,16 @@ from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.fusion.mixing import MixingRun
 from cofuse.images import Stack
-from cofuse.images.planes import MIXED_BANDS, split
+from cofuse.images.pixels import MIXED_BANDS, split
 from cofuse.images.tiles import Tile, tiles_of
 from cofuse.model.runtime import Networks, load_networks, model_folder
-from cofuse.model.telling import FrameTold, frames_told
 from cofuse.model.weighing import (
     HALO,
     LEAST_SHARE,
+    FrameTold,
     Glance,
     ModelWeigher,
+    frames_told,
     tile_sides,
     working_bytes,
 )

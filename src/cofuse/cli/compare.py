@@ -31,7 +31,7 @@ from cofuse.files import plain, read_image, read_stack, write_image, write_json,
 from cofuse.files.decoding import OnDamage
 from cofuse.files.transaction import Transaction
 from cofuse.images import Fusion, Pixels, Stack
-from cofuse.images.values import white_of_type
+from cofuse.images.pixels import white_of_type
 from cofuse.jobs.options import noise_of, read_noise
 from cofuse.progress import Progress
 from cofuse.sensor import NoiseLaw, estimate_noise

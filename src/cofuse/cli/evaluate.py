@@ -26,7 +26,7 @@ from cofuse.evaluation.scenes import Scene, find_scenes, gather_scene
 from cofuse.files import check_destination, plain, read_image, write_json, written_whole
 from cofuse.files.decoding import OnDamage
 from cofuse.images import Pixels, Stack
-from cofuse.images.values import describe
+from cofuse.images.pixels import describe
 from cofuse.progress import Progress
 
 #: Digits after the point, where they are not four.

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from cofuse.arguments import check, check_number, check_sigma
 from cofuse.errors import CofuseError
 from cofuse.images import Pixels, Stack, luminance
-from cofuse.images.values import white_of_type
+from cofuse.images.pixels import white_of_type
 
 #: The pictures that come with the package; where they are from stands in data/samples/README.md.
 SAMPLE_NAMES = ("astronaut", "chelsea", "coffee", "rocket", "yard")

@@ -21,7 +21,7 @@ import numpy as np
 from cofuse.errors import CofuseError
 from cofuse.files import exif
 from cofuse.images import Pixels
-from cofuse.images.values import describe, white_of_type
+from cofuse.images.pixels import describe, white_of_type
 
 #: How camera RAW is developed.
 RawMode = Literal["display", "linear"]

@@ -18,7 +18,7 @@ from cofuse.files.metadata import Metadata, checked, tiff_metadata
 from cofuse.files.sources import PathLike, format_of, picture_files
 from cofuse.files.tiff import inspect_tiff
 from cofuse.images import Pixels, Stack
-from cofuse.images.values import describe, white_of_type
+from cofuse.images.pixels import describe, white_of_type
 
 
 def read_image(

@@ -20,7 +20,7 @@ from cofuse.errors import CofuseError
 from cofuse.files.decoding import DEFLATE_RATIO, Picture, check_size, damaged
 from cofuse.files.exif import Directories
 from cofuse.images import Pixels
-from cofuse.images.values import white_of_type
+from cofuse.images.pixels import white_of_type
 
 _WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _YCBCR = 0, 1, 2, 3, 6
 _JPEG = 7

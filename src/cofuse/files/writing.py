@@ -28,7 +28,7 @@ from cofuse.files.transaction import (
     move_without_replacing,
 )
 from cofuse.images import Pixels
-from cofuse.images.values import white_of_type
+from cofuse.images.pixels import white_of_type
 
 #: 8 or 16 bits, or floats from 0 to 1.
 BitDepth = Literal[8, 16, "float"]

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from cofuse.fusion.mixing import Choice, choose
 from cofuse.images import LUMINANCE_WEIGHTS, Levels, Stack, luminance, to_opponent
-from cofuse.images.planes import REACH, WINDOWS, blurred
+from cofuse.images.pixels import REACH, WINDOWS, blurred
 from cofuse.images.tiles import MULTIPLE, Tile, map_ahead, parts_of, relative
-from cofuse.model.telling import octaves_in_filters
 from cofuse.operators import AnalysisOperator
 from cofuse.sensor import NoiseLaw
+from cofuse.sensor.bands import octaves_in_filters
 
 #: Distance in pixels of the patches whose activity is compared.
 _STEP = 2

@@ -15,13 +15,14 @@ from numpy.typing import ArrayLike
 
 from cofuse.arguments import MOST_SIGMA, check, check_callback, check_number, check_sigma
 from cofuse.errors import CofuseError
-from cofuse.fusion.memory import Work, plan_fusion
 from cofuse.fusion.presets import (
     AutoSettings,
     FastSettings,
     FusionSettings,
     PaperSettings,
+    Work,
     check_method,
+    plan_fusion,
     preset_name,
     resolve_preset,
 )
@@ -176,8 +177,7 @@ def _weigher(
     """What makes the weigher of a preset, once the noise is known."""
     if isinstance(settings, AutoSettings):
         from cofuse.model.runtime import load_networks
-        from cofuse.model.telling import frames_told
-        from cofuse.model.weighing import ModelWeigher, part_side
+        from cofuse.model.weighing import ModelWeigher, frames_told, part_side
 
         networks = load_networks(settings.model, device)
         return lambda law: ModelWeigher(networks, frames_told(law), side, part_side(side))

@@ -2,7 +2,7 @@
 
     y(p) = Σ_b Σ_k w_kb(p) · (B_b I_k)(p),    Σ_k w_kb(p) = 1
 
-with frames I_k, bands B_b of `images.planes`, and weights w_kb of a `Weigher`, which is all that
+with frames I_k, bands B_b of `images.pixels`, and weights w_kb of a `Weigher`, which is all that
 the two presets differ in.
 """
 
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.images import Fusion, Levels, Pixels, Stack
-from cofuse.images.planes import MIXED_BANDS, smoothed
+from cofuse.images.pixels import MIXED_BANDS, smoothed
 from cofuse.images.store import Shelf
 from cofuse.images.tiles import Tile, map_ahead, tiles_of
 from cofuse.model import restoring

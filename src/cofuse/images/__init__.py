@@ -4,7 +4,7 @@ Beside them what all that work on pictures need: colour planes, bands, tiles wit
 and a place for data that do not fit into memory.
 """
 
-from cofuse.images.planes import (
+from cofuse.images.pixels import (
     LUMINANCE_WEIGHTS,
     Levels,
     from_opponent,

@@ -19,10 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from cofuse.arguments import check, check_number
 from cofuse.errors import CofuseError
-from cofuse.images.planes import luminance
+from cofuse.images.pixels import as_array, checked, describe, found_white, luminance, white_of_type
 from cofuse.images.store import FrameStore, Reduced, reduced_copy
 from cofuse.images.tiles import done_ahead, processors
-from cofuse.images.values import as_array, checked, describe, found_white, white_of_type
 
 __all__ = ["PartReader", "Pixels", "Stack"]
 

@@ -19,7 +19,7 @@ from cofuse.files import picture_files, read_alphas, read_stack
 from cofuse.files.sources import format_of
 from cofuse.files.tiff import inspect_tiff
 from cofuse.images import Stack
-from cofuse.images.values import white_of_type
+from cofuse.images.pixels import white_of_type
 from cofuse.jobs.options import Aligning, Reading, parse_range, read_saved
 from cofuse.progress import ProgressCallback
 from cofuse.sensor.hot_pixels import find_hot_pixels, without_hot_pixels

@@ -23,11 +23,10 @@ from cofuse.files import (
 )
 from cofuse.files.transaction import Transaction, clear_leftovers
 from cofuse.fusion import fuse
-from cofuse.fusion.memory import Work, estimate_seconds, plan_fusion
-from cofuse.fusion.presets import preset_name
+from cofuse.fusion.presets import Work, estimate_seconds, plan_fusion, preset_name
 from cofuse.images import Fusion, Stack
 from cofuse.images.memory import format_size
-from cofuse.images.values import white_of_type
+from cofuse.images.pixels import white_of_type
 from cofuse.jobs import outputs
 from cofuse.jobs.frames import prepare_frames, read_frames, reference_index, stack_in_words, timed
 from cofuse.jobs.options import Aligning, Reading, Request, check_options, noise_of

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cofuse.images.planes import MIXED_BANDS
+from cofuse.images.pixels import MIXED_BANDS
 
 __all__ = [
     "CONTEXT",

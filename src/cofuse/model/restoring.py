@@ -19,8 +19,8 @@ import numpy as np
 from cofuse.images import Levels
 from cofuse.images.tiles import padded
 from cofuse.model.runtime import Networks
-from cofuse.model.telling import octaves_in_bands, white_in_bands
 from cofuse.sensor import NoiseLaw
+from cofuse.sensor.bands import octaves_in_bands, white_in_bands
 
 __all__ = ["HALO", "SIDE", "NoiseLeft", "halved", "restore", "working_bytes"]
 

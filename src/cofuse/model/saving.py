@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cofuse.images.planes import MIXED_BANDS
+from cofuse.images.pixels import MIXED_BANDS
 from cofuse.model.network import CONTEXT, FEATURES, FILTERED, TOLD, Networks
 
 __all__ = ["read_networks", "write_networks"]

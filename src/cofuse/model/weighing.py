@@ -11,15 +11,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import cv2
 import numpy as np
 
 from cofuse.images import Levels, Stack
-from cofuse.images.planes import MIXED_BANDS, REACH, blurred, mean_of_channels
+from cofuse.images.pixels import MIXED_BANDS, REACH, blurred, mean_of_channels
 from cofuse.images.tiles import GREY, MULTIPLE, Tile, map_ahead, padded, parts_of, relative
 from cofuse.model.runtime import Networks
-from cofuse.model.telling import FrameTold
+from cofuse.sensor import NoiseLaw
+from cofuse.sensor.bands import octaves_in_bands
 
 #: Halo of a tile in pixels. The receptive field reaches 112; what lies beyond the halo has never
 #: changed a picture by more than a ten-thousandth of a grey level.
@@ -69,6 +71,29 @@ def working_bytes(shape: tuple[int, int], frames: int, side: int) -> int:
     return round(frames * every + (seen + part) * _NETWORK_BYTES)
 
 
+class FrameTold(NamedTuple):
+    """Noise level of a frame's luminance in fine and in coarse bands, at mid-grey, white at 1.
+
+    ``floor`` is the share of the variance that is left in black.
+    """
+
+    fine: float
+    coarse: float
+    floor: float
+
+
+def frames_told(law: NoiseLaw) -> list[FrameTold]:
+    """Noise levels of every frame of a law."""
+    levels = law.levels[:, 0] * law.at_mid_grey / 255.0
+    if law.levels.shape[1] == 3:
+        # The luminance plane of a law is a sum over channels by the root of their number.
+        levels = levels / 3**0.5
+    bands = np.sqrt(levels**2 @ octaves_in_bands().T)
+    variance = float(law.model.sigma_at(127.5)) ** 2
+    floor = law.model.floor**2 / variance if variance > 0 else 1.0
+    return [FrameTold(float(own[0]), float(own[2]), floor) for own in bands]
+
+
 class ModelWeigher:
     """Weighs frames by the trained networks.
 
@@ -77,7 +102,7 @@ class ModelWeigher:
     networks
         Of `runtime.load_networks`.
     told
-        The noise of every frame, of `telling.frames_told`.
+        The noise of every frame, of `frames_told`.
     side, part
         Sides in pixels of tiles and of their parts, each of which has its own list of frames that
         matter; of `tile_sides` and `part_side`.
@@ -87,7 +112,7 @@ class ModelWeigher:
 
     def __init__(self, networks: Networks, told: Sequence[FrameTold], side: int, part: int) -> None:
         self.networks, self.side, self.part = networks, side, part
-        self.told = [np.array([[own.fine, own.coarse, own.floor]], np.float32) for own in told]
+        self.told = [np.array([own], np.float32) for own in told]
 
     def look(self, stack: Stack, tile: Tile) -> Glance:
         """Look at all frames of a stack around a tile at a quarter of their size."""

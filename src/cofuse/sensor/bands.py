@@ -9,12 +9,15 @@ so coefficients are doubled from band to band: white noise has one variance in a
 from __future__ import annotations
 
 import itertools
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 
 from cofuse.images import Levels, Pixels, Stack, to_opponent
+from cofuse.images.pixels import WINDOWS
 from cofuse.sensor.law import BANDS
 
 _BLOCK = 8
@@ -147,3 +150,59 @@ def jpeg_grid(stack: Stack, windows: Pixels, places: list[Place]) -> float:
     usual, missing = others.mean(), others.mean() - busy[row, column]
     clear = missing > max(_CLEAR * others.std(), _MISSING * usual)
     return float(missing / usual) if clear else 0.0
+
+
+# --- octaves in other filters ---------------------------------------------------------------------
+
+
+@cache
+def octaves_in_bands() -> NDArray[np.float64]:
+    """Part of a band's noise that comes from each octave of a `NoiseLaw`, if the noise is white.
+
+    Shape (`MIXED_BANDS`, `BANDS`), rows that add up to 1.
+    """
+    power = _power()
+    return np.asarray(power / power.sum(axis=1, keepdims=True))
+
+
+@cache
+def white_in_bands() -> NDArray[np.float64]:
+    """Part of all that bands show of white noise that is in each, adding up to 1."""
+    power = _power().sum(axis=1)
+    return np.asarray(power / power.sum())
+
+
+@cache
+def _power() -> NDArray[np.float64]:
+    """Power that bands pass of every octave, (`MIXED_BANDS`, `BANDS`)."""
+    size = 512
+    frequency = np.fft.fftfreq(size)
+    below = np.ones((size, size))
+    passed = []
+    for side in WINDOWS:
+        offset = np.arange(side) - side // 2
+        box = np.cos(2 * np.pi * np.outer(offset, frequency)).mean(axis=0) ** 2
+        smooth = below * np.outer(box, box)
+        passed.append((below - smooth) ** 2)
+        below = smooth
+    passed.append(below**2)
+    return _by_octave(np.array(passed))
+
+
+def octaves_in_filters(filters: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Part of the noise in small filters (N, n, n) that comes from each octave, if it is white.
+
+    Shape (N, `BANDS`), rows that add up to 1.
+    """
+    # Of an odd number no frequency lies just between two octaves.
+    power = _by_octave(np.abs(np.fft.fft2(filters, s=(127, 127))) ** 2)
+    return np.asarray(power / power.sum(axis=1, keepdims=True))
+
+
+def _by_octave(power: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum powers (N, size, size) at the frequencies of `numpy.fft.fft2` by octave, (N, `BANDS`)."""
+    frequency = np.abs(np.fft.fftfreq(power.shape[-1]))
+    highest = np.maximum(frequency[:, None], frequency)
+    # 0.5 down to above 0.25 is the finest; the coarsest stands for all below it.
+    octave = np.minimum(np.floor(-np.log2(np.maximum(2 * highest, 1e-9))).astype(int), BANDS - 1)
+    return np.stack([power[:, octave == b].sum(axis=1) for b in range(BANDS)], axis=1)

@@ -18,7 +18,7 @@ from cofuse.errors import CofuseError
 from cofuse.evaluation.metrics.with_truth import gradient_error, psnr, ssim, to_grey
 from cofuse.evaluation.metrics.without_truth import q_abf, q_cb, q_mi, q_ncie, q_y
 from cofuse.images import Stack
-from cofuse.images.values import white_of_type
+from cofuse.images.pixels import white_of_type
 
 __all__ = ["CLEAN", "METRICS", "Metric", "choose_metrics", "higher_is_better", "rank", "score"]
 __all__ += ["gradient_error", "psnr", "q_abf", "q_cb", "q_mi", "q_ncie", "q_y", "ssim"]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cofuse.images.planes import MIXED_BANDS
+from cofuse.images.pixels import MIXED_BANDS
 from cofuse.learning.training.steps import flipped_alike
 from cofuse.learning.training.told import band_noise, octave_levels, split
 from cofuse.learning.world import World

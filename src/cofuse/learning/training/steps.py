@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cofuse.images.planes import MIXED_BANDS
+from cofuse.images.pixels import MIXED_BANDS
 from cofuse.images.tiles import GREY, MULTIPLE
 from cofuse.learning.training.told import mixed, noise_levels, split, told_numbers
 from cofuse.learning.world import Scenes, World

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cofuse.images.planes import WINDOWS
+from cofuse.images.pixels import WINDOWS
 from cofuse.learning.world.chance import Chance
-from cofuse.model.telling import octaves_in_bands
+from cofuse.sensor.bands import octaves_in_bands
 from cofuse.sensor.law import BANDS
 
 
@@ -53,7 +53,7 @@ def told_numbers(levels: Tensor, floor: Tensor) -> Tensor:
 
 
 def split(pictures: Tensor) -> list[Tensor]:
-    """Split pictures (N, C, H, W) as `cofuse.images.planes.split` does."""
+    """Split pictures (N, C, H, W) as `cofuse.images.pixels.split` does."""
     bands = []
     for side in WINDOWS:
         reach, smooth = side // 2, pictures
