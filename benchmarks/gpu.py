@@ -53,6 +53,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "recipe": recipe.facts(),
         "seconds": {"cpu": seconds["cpu"], "device": seconds[options.device]},
         "largest": float(apart.max()),
+        "rms": float(np.sqrt(np.mean(apart**2))),
         "same_choice": float(np.mean(ours.source_map == theirs.source_map)),
     }
 
@@ -67,9 +68,10 @@ def tabulate(results: dict[str, Any]) -> measuring.Tables:
     height, width = recipe["size"]
     text = f"{recipe['frames']} RGB frames of {width} × {height} pixels with noise of "
     text += f"σ = {recipe['sigma']:g}, {machine['date']}; {results['device']} beside "
-    text += f"{machine['processors']} threads of {machine['processor']}. Pictures differ by up to "
-    text += f"{results['largest']:g} grey levels; {100 * results['same_choice']:.2f} % of the "
-    text += "pixels have the same source."
+    text += f"{machine['processors']} threads of {machine['processor']}. Pictures differ by "
+    text += f"{results['rms']:.2f} grey levels (root of the mean square), by "
+    text += f"{results['largest']:g} at most; {100 * results['same_choice']:.2f} % of the pixels "
+    text += "have the same source."
     cpu, device = results["seconds"]["cpu"], results["seconds"]["device"]
     sums = [sum(times.values()) for times in (cpu, device)]
     rows = [(stage, cpu[stage], device[stage]) for stage in STAGES] + [("together", *sums)]

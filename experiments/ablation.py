@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -47,10 +46,9 @@ def _changed(owner: Any, name: str, change: Callable[[Any], Any]) -> Callable[[]
 
 
 def _untold(told: Any) -> Any:
-    return [replace(own, fine=0.0, coarse=0.0) for own in told]
+    return told._replace(levels=0 * told.levels)
 
 
-_ask = restoring._change
 #: Name, and how to make `auto` do so.
 VARIANTS: dict[str, Callable[[], Any]] = {
     "`auto`": nullcontext,
@@ -58,11 +56,8 @@ VARIANTS: dict[str, Callable[[], Any]] = {
     "the largest weight alone": _changed(weighing.Glance, "weigh", _largest_alone),
     "faint weights kept": lambda: mock.patch.object(weighing, "_LEAST_WEIGHT", 0.0),
     "no frame left out by a glance": lambda: mock.patch.object(weighing, "LEAST_SHARE", 0.0),
-    "noise not told to the networks": _changed(weighing, "frames_told", _untold),
+    "noise not told to the networks": _changed(weighing, "noise_told", _untold),
     "noise left taken for that of a frame": _changed(restoring.NoiseLeft, "scales", np.ones_like),
-    "restored on even pixels alone": lambda: mock.patch.object(
-        restoring, "_change", lambda networks, colours, told, _: _ask(networks, colours, told, 0)
-    ),
     "changes not held to what varies": _changed(
         restoring, "_varies", lambda levels: np.full_like(levels, np.inf)
     ),

@@ -49,7 +49,7 @@ ALLOWED["__main__"] = {"cli"}, set()
 #: those where it is asked for by name.
 TORCH_FOLDERS = (PACKAGE / "learning" / "training", PACKAGE / "learning" / "world")
 TORCH_FILES = {file for folder in TORCH_FOLDERS for file in folder.glob("*.py")}
-TORCH_FILES |= {PACKAGE / "model" / name for name in ("network.py", "saving.py")}
+TORCH_FILES |= {PACKAGE / "model" / name for name in ("network.py", "rounding.py", "saving.py")}
 TORCH_ASKED_FOR = {PACKAGE / name for name in ("cli/train.py", "model/runtime.py")}
 
 

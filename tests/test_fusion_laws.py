@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cofuse import fuse
+from cofuse import Fusion, fuse
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
 from cofuse.images.pixels import REACH
 from cofuse.images.tiles import MULTIPLE
@@ -66,8 +66,22 @@ def test_tiles_do_not_show(side: int, part: int, sigma: float) -> None:
     parts = fused_in_tiles(
         frames, NoiseLaw.white(sigma, frames=3, colour=True), side=side, part=part, white=1.0
     )
-    np.testing.assert_allclose(parts.image, whole.image, rtol=0, atol=1e-6)
-    np.testing.assert_allclose(parts.confidence, whole.confidence, rtol=0, atol=1e-3)
+    assert np.array_equal(parts.image, whole.image)
+    assert np.array_equal(parts.source_map, whole.source_map)
+    np.testing.assert_allclose(parts.confidence, whole.confidence, rtol=0, atol=1e-6)
+
+
+def assert_devices_agree(one: Fusion, other: Fusion) -> None:
+    """Hold that pictures of values from 0 to 1 are as good as the same.
+
+    A value between two steps of rounding may be rounded the other way, and others after it: a
+    little noise, of less than what rounding to bytes makes.
+    """
+    apart = 255 * (one.image - other.image)
+    assert np.sqrt(np.mean(apart**2)) < 0.1
+    assert np.mean(np.abs(apart) < 0.15) > 0.99
+    assert np.mean(one.source_map == other.source_map) > 0.999
+    assert np.mean(np.abs(one.confidence - other.confidence) < 0.02) > 0.99
 
 
 @pytest.mark.extra("torch")
@@ -78,5 +92,4 @@ def test_devices_agree_with_the_cpu(sigma: float) -> None:
     one = fuse(frames, sigma=sigma, device="cpu")
     other = fuse(frames, sigma=sigma, device=TORCH_ON_CPU)
     assert (one.device, other.device) == ("cpu", TORCH_ON_CPU)
-    np.testing.assert_allclose(other.image, one.image, rtol=0, atol=1e-4)
-    np.testing.assert_allclose(other.confidence, one.confidence, rtol=0, atol=1e-3)
+    assert_devices_agree(one, other)

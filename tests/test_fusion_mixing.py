@@ -19,7 +19,7 @@ from cofuse.fusion.mixing import MixingRun
 from cofuse.images import Fusion, Stack
 from cofuse.images.pixels import MIXED_BANDS, REACH
 from cofuse.model.runtime import Networks, load_networks
-from cofuse.model.weighing import ModelWeigher, frames_told
+from cofuse.model.weighing import ModelWeigher, noise_told
 from cofuse.progress import Preview, ProgressCallback, silent
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.law import BANDS, NoiseModel
@@ -52,7 +52,7 @@ def fused_in_tiles(
         stack=stack,
         taken=distinct_frames(stack),
         progress=progress,
-        weigher=lambda law: ModelWeigher(run, frames_told(law), side, part),
+        weigher=lambda law: ModelWeigher(run, noise_told(law), side, part),
         model="auto",
         preview=preview,
         restored_side=side,
@@ -132,13 +132,15 @@ def test_sharp_parts_are_taken_from_their_frames() -> None:
 def trusting(name: str, *inputs: Picture) -> list[Picture]:
     """Stand in for networks that give all weight to the frame that has noise."""
     if name == "filter":
-        return [np.ascontiguousarray(inputs[0][..., ::4, ::4])]
+        return [np.ascontiguousarray(inputs[0][..., ::4, ::4])] * 2
+    if name == "compare":
+        return [inputs[0]]
     if name == "look":
-        return [np.full((1, 1, *inputs[0].shape[2:]), inputs[2][0, 0] > 0, np.float32)]
+        return [np.full((1, 1, *inputs[0].shape[2:]), inputs[-1][0, 0] > 0, np.float32)]
     if name == "share":
         return [inputs[0][:, :1]]
     assert name == "weigh", "a frame that is alone is not looked at closely"
-    return [np.repeat(100 * inputs[0], MIXED_BANDS, axis=1)]
+    return [np.repeat(100 * inputs[0], MIXED_BANDS, axis=1), inputs[0].astype(np.uint8)]
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])

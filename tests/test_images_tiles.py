@@ -36,7 +36,7 @@ def test_tiles_see_as_far_as_there_is_picture(shape: tuple[int, int], side: int,
 
 
 @given(sides, sides, st.integers(1, 3), st.sampled_from([2, 4, 8, MULTIPLE]))
-def test_padding_repeats_the_last_row_and_column(
+def test_padding_mirrors_at_the_last_row_and_column(
     height: int, width: int, channels: int, multiple: int
 ) -> None:
     planes = np.arange(channels * height * width, dtype=np.float32)
@@ -48,7 +48,7 @@ def test_padding_repeats_the_last_row_and_column(
         assert length % multiple == 0
         assert given_length <= length < given_length + multiple
     rows, columns = (
-        np.minimum(np.arange(long), short - 1)
+        np.where((place := np.arange(long) % (2 * short)) < short, place, 2 * short - 1 - place)
         for long, short in zip(result.shape[2:], (height, width), strict=True)
     )
     assert np.array_equal(result[0], planes[:, rows[:, None], columns])

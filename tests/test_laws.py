@@ -52,9 +52,10 @@ def test_a_mirrored_stack_gives_the_mirrored_picture(sigma: float) -> None:
 
 @pytest.mark.parametrize("sigma", [0.0, 10.0])
 def test_rows_and_columns_cut_off_change_little_far_from_them(sigma: float) -> None:
-    made = laws.made_scene(0, frames=3, shape=(220, 230), sigma=sigma)
-    change = laws.crop(made.frames, made.truth, sigma=sigma)
-    assert change.rms < 2.0 and change.lost < 0.3
+    made = [laws.made_scene(seed, 3, (220, 230), sigma) for seed in range(4)]
+    changes = [laws.crop(one.frames, one.truth, sigma=sigma) for one in made]
+    assert np.mean([change.rms for change in changes]) < 2.0
+    assert max(change.lost for change in changes) < 0.3
 
 
 @pytest.mark.filterwarnings("ignore:the frames hardly differ")  # those of 16 pixels

@@ -319,7 +319,7 @@ def test_tiles_make_the_picture_that_the_whole_makes_and_a_small_halo_does_not(
             told = scales[halved(tile.around)]
             tiled[tile.here] = restore(NETWORKS, picture[tile.around], told, noise)[tile.within]
         apart[halo] = np.abs(tiled - whole).max()
-    assert apart[restoring.HALO] < 1e-3
+    assert apart[restoring.HALO] == 0
     assert apart[16] > 1e-3
 
 
@@ -329,8 +329,7 @@ def test_tiles_make_the_picture_that_the_whole_makes_and_a_small_halo_does_not(
 def smoothing(name: str, picture: Levels, noise: Levels) -> list[Levels]:
     """Stand in for a network that knows of flat pictures: it returns their mean."""
     assert name == "restore"
-    first = int(picture.shape[2] > 320)
-    mean = picture[:, :, first:, first:][:, :, :320, :320].mean(axis=(2, 3), keepdims=True)
+    mean = picture.mean(axis=(2, 3), keepdims=True)
     return [np.broadcast_to(mean, picture.shape)]
 
 
@@ -364,9 +363,7 @@ def test_what_the_network_sees_has_one_level_of_noise_and_is_told_it() -> None:
         return [picture]
 
     restore(listening, noisy, scales_of(noisy), NoiseLeft(grown(model)))
-    (picture, told), (shifted, told_too) = heard
-    assert np.array_equal(shifted[:, :, 1:201, 1:1001], picture)
-    assert np.array_equal(told_too[:, :, :100, :500], told)
+    ((picture, told),) = heard
     assert picture.shape == (1, 3, 200, 1000) and told.shape == (1, 2 * MIXED_BANDS, 100, 500)
     found = [np.std(picture[0, 0, :, k : k + 200]) for k in range(0, 1000, 200)]
     np.testing.assert_allclose(found, told[0, 0, 0, 0], rtol=0.03)

@@ -177,10 +177,10 @@ def _weigher(
     """What makes the weigher of a preset, once the noise is known."""
     if isinstance(settings, AutoSettings):
         from cofuse.model.runtime import load_networks
-        from cofuse.model.weighing import ModelWeigher, frames_told, part_side
+        from cofuse.model.weighing import ModelWeigher, noise_told, part_side
 
         networks = load_networks(settings.model, device)
-        return lambda law: ModelWeigher(networks, frames_told(law), side, part_side(side))
+        return lambda law: ModelWeigher(networks, noise_told(law), side, part_side(side))
     from cofuse.fusion.fast import ActivityWeigher
 
     assert operator is not None, "it has one"

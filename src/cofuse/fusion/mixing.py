@@ -276,15 +276,16 @@ class _OneFrame:
 
 def mixed(frames: Iterable[Levels], weights: Levels, part: Tile) -> Levels:
     """Mix frames, given with the halo of a part, by weights (frames, bands, h, w)."""
-    mixture: list[Levels] = []
+    # In double precision the order of frames makes no difference.
+    mixture: list[NDArray[np.float64]] = []
     for frame, own in zip(frames, weights, strict=True):
         if not mixture:
             channels = 1 if frame.ndim == 2 else frame.shape[2]
-            mixture = [np.zeros(weights.shape[2:], np.float32) for _ in range(channels)]
+            mixture = [np.zeros(weights.shape[2:], np.float64) for _ in range(channels)]
         if own.any():
             # The same as to weigh bands, which are differences of neighbouring smoothed pictures.
             steps = [own[0], *(coarser - finer for finer, coarser in pairwise(own))]
             for picture, step in zip(smoothed(frame), steps, strict=True):
                 for target, plane in zip(mixture, cv2.split(picture[part.within]), strict=True):
                     cv2.accumulateProduct(plane, step, target)
-    return mixture[0] if len(mixture) == 1 else np.asarray(cv2.merge(mixture), np.float32)
+    return np.asarray(mixture[0] if len(mixture) == 1 else cv2.merge(mixture), np.float32)

@@ -153,15 +153,6 @@ def blurred(picture: Levels, side: int) -> Levels:
     )
 
 
-def mean_of_channels(levels: Levels) -> Levels:
-    """Average R, G and B; a grey picture is returned as it is."""
-    if levels.ndim == 2:
-        return levels
-    import cv2  # takes a while to load
-
-    return np.asarray(cv2.transform(levels, np.full((1, 3), 1 / 3, np.float32)), np.float32)
-
-
 def split(picture: Levels) -> list[Levels]:
     """Split a picture, (h, w) or (h, w, channels), into `MIXED_BANDS` that add up to it."""
     pictures = smoothed(picture)

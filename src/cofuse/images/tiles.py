@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 
 #: Sides of the networks' inputs are multiples of this.
 MULTIPLE = 16
-#: The value that networks count from, white at 1: padding with it is as good as nothing.
-GREY = 0.5
 #: Pixels that take a millisecond or so, ten times as long as to start and end a thread.
 _WORTH_THREADS = 50_000
 
@@ -102,13 +100,13 @@ def relative(inner: tuple[slice, slice], outer: tuple[slice, slice]) -> tuple[sl
 def padded(
     planes: NDArray[np.float32], multiple: int = MULTIPLE, beyond: float | None = None
 ) -> NDArray[np.float32]:
-    """Lengthen planes (channels, h, w) to multiples: (1, …); by a value, or by their last ones."""
+    """Lengthen planes (channels, h, w) to multiples: (1, …); by a value, or mirrored."""
     down, right = (-length % multiple for length in planes.shape[1:])
     if not down and not right:
         return np.ascontiguousarray(planes)[None]
     sides = (0, 0), (0, down), (0, right)
     if beyond is None:
-        return np.pad(planes, sides, mode="edge")[None]
+        return np.pad(planes, sides, mode="symmetric")[None]
     return np.pad(planes, sides, constant_values=beyond)[None]
 
 

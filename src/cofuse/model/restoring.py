@@ -24,9 +24,8 @@ from cofuse.sensor.bands import octaves_in_bands, white_in_bands
 
 __all__ = ["HALO", "SIDE", "NoiseLeft", "halved", "restore", "working_bytes"]
 
-#: Halo of a tile in pixels. The receptive field reaches 96, but nothing beyond the halo has been
-#: seen to change a picture.
-HALO = 80
+#: Halo of a tile in pixels: all that the network sees.
+HALO = 96
 #: Side of tiles in pixels.
 SIDE = 1088
 #: Side in pixels of the window whose range of values bounds a change: noise varies within it by far
@@ -67,11 +66,10 @@ class NoiseLeft:
 
         ``weights`` (frames, bands, h, w) are those of the frames in ``numbers``; others have none.
         """
-        power = np.zeros(weights.shape[1:], np.float32)
+        power = np.zeros(weights.shape[1:], np.float64)
         for number, own in zip(numbers, weights, strict=True):
-            relative = self._relative[number].astype(np.float32)
-            power += relative[:, None, None] * np.square(own)
-        scale = padded(np.sqrt(power, out=power), 2)[0]
+            power += self._relative[number][:, None, None] * np.square(own)
+        scale = padded(np.sqrt(power).astype(np.float32), 2)[0]
         bands, rows, columns = scale.shape
         blocks = scale.reshape(bands, rows // 2, 2, columns // 2, 2).mean(axis=(2, 4))
         return np.ascontiguousarray(np.moveaxis(blocks, 0, -1))
@@ -91,7 +89,9 @@ def restore(networks: Networks, mixture: Levels, scales: Levels, noise: NoiseLef
     planes = np.atleast_3d(stabilised / np.float32(255))
     colours = np.moveaxis(np.broadcast_to(planes, (rows, columns, 3)), -1, 0)
     told = np.concatenate([np.moveaxis(scales * own, -1, 0) for own in noise.typical])
-    change = 0.5 * (_change(networks, colours, told, 0) + _change(networks, colours, told, 1))
+    picture = padded(colours, _MULTIPLE)
+    (made,) = networks("restore", picture, padded(told, _MULTIPLE // 2))
+    change = (made - picture)[0, :, :rows, :columns]
     change = change.mean(axis=0) if mixture.ndim == 2 else np.moveaxis(change, 0, -1)
     most = _varies(stabilised)
     levels = stabilised + np.clip(np.float32(255) * change, -most, most)
@@ -105,25 +105,6 @@ def restore(networks: Networks, mixture: Levels, scales: Levels, noise: NoiseLef
     share = cv2.resize(share, (2 * share.shape[1], 2 * share.shape[0]))[:rows, :columns]
     share = share if plain.ndim == 2 else share[..., None]
     return np.asarray(plain + share * (model.restore_mean(levels) - plain), np.float32)
-
-
-def _change(networks: Networks, colours: Levels, told: Levels, shift: int) -> Levels:
-    """Run the network on a grid of 2 x 2 pixels moved by ``shift`` and return its change.
-
-    The mean over two grids is nearer to the truth than one, and hardly depends on the grid. The
-    change is returned, not the result, so that pixels without noise keep every bit.
-    """
-    rows, columns = colours.shape[1:]
-    picture = np.pad(colours, ((0, 0), (shift, 0), (shift, 0)), mode="edge")
-    # A moved square takes the least noise of those it overlaps: no noise there, no change.
-    noise = np.pad(told, ((0, 0), (shift, shift), (shift, shift)), mode="edge")
-    for axis in (1, 2) if shift else ():
-        noise = np.minimum(*(np.delete(noise, end, axis) for end in (0, -1)))
-    picture = padded(picture, _MULTIPLE)
-    half = tuple(length // 2 for length in picture.shape[2:])
-    noise = padded(noise[:, : half[0], : half[1]], _MULTIPLE // 2)
-    (made,) = networks("restore", picture, noise)
-    return np.asarray((made - picture)[0, :, shift : shift + rows, shift : shift + columns])
 
 
 def _varies(levels: Levels) -> Levels:

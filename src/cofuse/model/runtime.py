@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +84,8 @@ def _has(device: str) -> bool:
     return bool(torch.cuda.is_available())
 
 
-Planes = NDArray[np.float32]
+#: Floats, or bytes: numbers of steps (`model.rounding`).
+Planes = NDArray[Any]
 #: Takes the name of a network and its inputs, returns its outputs; all are (1, channels, h, w).
 Networks = Callable[..., list[Planes]]
 
@@ -91,10 +93,11 @@ MODELS = Path(__file__).parent.parent / "data" / "models"
 #: How many dimensions each input of a network has: planes have 4, what it is told has 2.
 _INPUTS = {
     "filter": [4],
-    "look": [4, 4, 2],
+    "compare": [4, 4, 4, 2],
+    "look": [4] * 7 + [2],
     "share": [4] * 3,
     "weigh": [4] * 6,
-    "border": [4, 4, 4],
+    "border": [4] * 4,
     "restore": [4, 4],
 }
 NAMES = tuple(_INPUTS)

@@ -15,17 +15,18 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from cofuse.images import Levels, Stack
-from cofuse.images.pixels import MIXED_BANDS, REACH, blurred, mean_of_channels
-from cofuse.images.tiles import GREY, MULTIPLE, Tile, map_ahead, padded, parts_of, relative
-from cofuse.model.runtime import Networks
+from cofuse.images.pixels import MIXED_BANDS, REACH, blurred
+from cofuse.images.tiles import MULTIPLE, Tile, map_ahead, padded, parts_of, relative
+from cofuse.model.runtime import Networks, Planes
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.bands import octaves_in_bands
 
-#: Halo of a tile in pixels. The receptive field reaches 112; what lies beyond the halo has never
-#: changed a picture by more than a ten-thousandth of a grey level.
-HALO = 96
+#: Halo of a tile in pixels: all that the networks see. The least that was missing would be rounded
+#: to other steps now and then, and tiles would not be equal to the whole.
+HALO = 112
 #: Receptive field of `border` in pixels to each side, beside the window of the detail's strength.
 _NEAR = 12
 #: By what the networks that see all frames make pictures smaller.
@@ -36,13 +37,13 @@ LEAST_SHARE = 0.03
 _LEAST_WEIGHT = 0.001
 #: Sides of tiles in pixels. Halos of large ones cost least, but the features of all frames of a
 #: tile should take no more than so many bytes unless tiles would become smaller than is fair.
-_SIDES, _FEATURE_BYTES, _FAIR_SIDE = (1536, 1280, 1024, 768, 512, 256, 128), 250_000_000, 512
+_SIDES, _FEATURE_BYTES, _FAIR_SIDE = (1536, 1280, 1024, 768, 512, 256, 128), 200_000_000, 512
 LEAST_SIDE = _SIDES[-1]
 #: Sides in pixels of the parts of tiles; the smaller one is for tiles below a fair side, or of it,
 #: which are for many frames.
 _PARTS = 256, 128
-#: Bytes for a pixel of a frame: filter responses, or features, or context.
-_FILTERED, _FEATURES, _CONTEXT = 4 * 33 / 16, 4 * (32 / 16 + 48 / 64 + 96 / 256), 4 * 32 / 16
+#: Bytes for a pixel of a frame: filter responses, or features, or scores and context.
+_FILTERED, _FEATURES, _CONTEXT = 4 * 33 / 16, 32 / 16 + 48 / 64 + 96 / 256, (4 * 4 + 32) / 16
 #: Bytes for a pixel that the networks need at most for themselves; the runtime's store, which grows
 #: by doubling, holds more than is in use.
 _NETWORK_BYTES = 320
@@ -65,25 +66,25 @@ def part_side(side: int) -> int:
 
 def working_bytes(shape: tuple[int, int], frames: int, side: int) -> int:
     """Bytes that weighing a tile takes."""
-    seen = math.prod(min(side + 2 * HALO, length + MULTIPLE) for length in shape)
-    part = math.prod(min(part_side(side) + 2 * REACH, length + MULTIPLE) for length in shape)
+    seen = math.prod(min(side + 2 * HALO, length + 2 * MULTIPLE) for length in shape)
+    part = math.prod(min(part_side(side) + 2 * REACH, length + 2 * MULTIPLE) for length in shape)
     every = seen * max(_FILTERED, _FEATURES, _CONTEXT) + part * 4 * (MIXED_BANDS + 9)
     return round(frames * every + (seen + part) * _NETWORK_BYTES)
 
 
-class FrameTold(NamedTuple):
-    """Noise level of a frame's luminance in fine and in coarse bands, at mid-grey, white at 1.
+class Told(NamedTuple):
+    """What networks are told of noise.
 
-    ``floor`` is the share of the variance that is left in black.
+    ``levels`` (frames, 2) are those of every frame's luminance in fine and in coarse bands, at
+    mid-grey, white at 1; ``floor`` is the share of the variance that is left in black.
     """
 
-    fine: float
-    coarse: float
+    levels: Levels
     floor: float
 
 
-def frames_told(law: NoiseLaw) -> list[FrameTold]:
-    """Noise levels of every frame of a law."""
+def noise_told(law: NoiseLaw) -> Told:
+    """Noise of the frames of a law."""
     levels = law.levels[:, 0] * law.at_mid_grey / 255.0
     if law.levels.shape[1] == 3:
         # The luminance plane of a law is a sum over channels by the root of their number.
@@ -91,7 +92,7 @@ def frames_told(law: NoiseLaw) -> list[FrameTold]:
     bands = np.sqrt(levels**2 @ octaves_in_bands().T)
     variance = float(law.model.sigma_at(127.5)) ** 2
     floor = law.model.floor**2 / variance if variance > 0 else 1.0
-    return [FrameTold(float(own[0]), float(own[2]), floor) for own in bands]
+    return Told(bands[:, [0, 2]].astype(np.float32), floor)
 
 
 class ModelWeigher:
@@ -102,7 +103,7 @@ class ModelWeigher:
     networks
         Of `runtime.load_networks`.
     told
-        The noise of every frame, of `frames_told`.
+        The noise of the frames, of `noise_told`.
     side, part
         Sides in pixels of tiles and of their parts, each of which has its own list of frames that
         matter; of `tile_sides` and `part_side`.
@@ -110,69 +111,75 @@ class ModelWeigher:
 
     halo = HALO
 
-    def __init__(self, networks: Networks, told: Sequence[FrameTold], side: int, part: int) -> None:
-        self.networks, self.side, self.part = networks, side, part
-        self.told = [np.array([own], np.float32) for own in told]
+    def __init__(self, networks: Networks, told: Told, side: int, part: int) -> None:
+        self.networks, self.told, self.side, self.part = networks, told, side, part
 
     def look(self, stack: Stack, tile: Tile) -> Glance:
         """Look at all frames of a stack around a tile at a quarter of their size."""
         run, numbers = self.networks, range(len(stack))
         ahead = partial(map_ahead, pixels=tile.pixels)
 
-        def filtered(number: int) -> list[Levels]:
+        def filtered(number: int) -> list[Planes]:
             return run("filter", _beyond(light(stack.part_levels(number, tile.around))))
 
-        owns, (pooled,) = _with_pools(ahead(filtered, numbers))
+        owns, ((mean, largest), (mean_light, _)) = _with_pools(ahead(filtered, numbers))
+        floor = np.array([[self.told.floor]], np.float32)
+        beside = largest, *run("compare", mean, largest, mean_light, floor)
 
-        def featured(number: int) -> list[Levels]:
+        def featured(number: int) -> list[Planes]:
             # Responses are dropped one by one as features take their place.
             own, owns[number] = owns[number], []
-            return run("look", *own, pooled, self.told[number])
+            return run("look", *own, *beside, self.told.levels[number : number + 1])
 
         features, pools = _with_pools(ahead(featured, numbers))
-        shared = run("share", *pools)
+        shared = run("share", *(np.concatenate(pair, axis=1) for pair in pools))
 
-        def scored(number: int) -> Levels:
+        def scored(number: int) -> list[Planes]:
             own, features[number] = features[number], []
-            return np.asarray(run("weigh", *own, *shared)[0][0])
+            return run("weigh", *own, *shared)
 
-        contexts = list(ahead(scored, numbers))
-        shares = _shares(np.stack([own[:MIXED_BANDS] for own in contexts]))
+        scores, contexts = zip(*ahead(scored, numbers), strict=True)
+        shares = _shares(np.concatenate(scores))
         shape = stack.height, stack.width
-        return Glance(run, tile, shape, contexts, shares, self.part)
+        return Glance(run, tile, shape, scores, contexts, shares, self.part)
 
 
 def light(levels: Levels) -> Levels:
-    """Luminance as the networks see it: the mean of the channels, white at 1."""
-    return mean_of_channels(levels) / np.float32(255)
+    """Luminance as the networks see it: the mean of the channels, 0 at mid-grey, white at 0.5."""
+    # Grey frames, and colours that are all alike, have the same sum to the last bit.
+    alike = np.ones((1, 3), np.float32)
+    total = 3 * levels if levels.ndim == 2 else cv2.transform(levels, alike)
+    return np.asarray(cv2.transform(total, np.array([[1 / 765, -0.5]], np.float32)), np.float32)
 
 
 def _beyond(plane: Levels) -> Levels:
-    """Mirror a plane (h, w) beyond its last row and column, up to a multiple and once more.
+    """Mirror a plane (h, w) beyond its last row and column, up to a multiple and two more.
 
-    Grey there, though networks count from grey, would be an edge stronger than any detail.
+    Grey there, though networks count from grey, would be an edge stronger than any detail; of
+    small pictures, a row more would change by much what is seen beyond the last one.
     """
-    down, right = (MULTIPLE + -length % MULTIPLE for length in plane.shape)
+    down, right = (2 * MULTIPLE + -length % MULTIPLE for length in plane.shape)
     return np.pad(plane, ((0, down), (0, right)), mode="symmetric")[None, None]
 
 
-def _with_pools(of_frames: Iterable[list[Levels]]) -> tuple[list[list[Levels]], list[Levels]]:
-    """Planes (1, …) of all frames, and mean and maximum over frames of each, side by side."""
-    every: list[list[Levels]] = []
-    pooled: list[Levels] = []
+def _with_pools(
+    of_frames: Iterable[list[Planes]],
+) -> tuple[list[list[Planes]], list[tuple[Levels, Levels]]]:
+    """Planes (1, …) of all frames, and mean and maximum over frames of each."""
+    every: list[list[Planes]] = []
+    sums: list[NDArray[np.float64]] = []
+    largest: list[Planes] = []
     for planes in of_frames:
         every.append(planes)
-        if not pooled:
-            # Features are never below 0, so zeros are no maximum of their own.
-            pooled = [np.zeros((1, 2 * p.shape[1], *p.shape[2:]), np.float32) for p in planes]
-        for both, own in zip(pooled, planes, strict=True):
-            total, largest = (half.reshape(len(half), -1) for half in np.split(both[0], 2))
-            flat = own[0].reshape(len(total), -1)
-            cv2.add(total, flat, total)
-            cv2.max(largest, flat, largest)
-    for both in pooled:
-        both[:, : both.shape[1] // 2] /= np.float32(len(every))
-    return every, pooled
+        if not sums:
+            sums = [np.zeros(own.shape, np.float64) for own in planes]
+            largest = [own.copy() for own in planes]
+        for total, most, own in zip(sums, largest, planes, strict=True):
+            rows = own.reshape(own.shape[1], -1)
+            cv2.accumulate(rows, total.reshape(rows.shape))
+            cv2.max(rows, most.reshape(rows.shape), most.reshape(rows.shape))
+    means = ((total / len(every)).astype(np.float32) for total in sums)
+    return every, list(zip(means, (most.astype(np.float32) for most in largest), strict=True))
 
 
 def _shares(scores: Levels) -> Levels:
@@ -181,11 +188,16 @@ def _shares(scores: Levels) -> Levels:
     The same as `learning.training.steps.shares`.
     """
     weights = np.exp(scores - scores.max(axis=0))
-    weights /= weights.sum(axis=0)
+    weights /= _total(weights)
     mean = weights.mean(axis=1)
     seen = np.sqrt(mean)
     seen *= mean > LEAST_SHARE * mean.max(axis=0)
-    return np.asarray(seen / seen.sum(axis=0), np.float32)
+    return np.asarray(seen / _total(seen), np.float32)
+
+
+def _total(of_frames: Levels) -> Levels:
+    """Sum over frames; in double precision their order makes no difference."""
+    return np.asarray(of_frames.sum(axis=0, dtype=np.float64), np.float32)
 
 
 @dataclass(frozen=True)
@@ -198,8 +210,9 @@ class Glance:
         The networks.
     tile, shape
         The tile, and rows and columns of the whole picture.
-    contexts
-        For every frame its coarse scores, one for each band, then context planes: (planes, h, w).
+    scores, contexts
+        For every frame its coarse scores, one for each band, and what else it is scored by:
+        (1, planes, h, w).
     shares
         Share of every frame in the mixture that `border` sees beside a frame: (frames, h, w).
     part
@@ -209,7 +222,8 @@ class Glance:
     networks: Networks
     tile: Tile
     shape: tuple[int, int]
-    contexts: Sequence[Levels]
+    scores: Sequence[Levels]
+    contexts: Sequence[Planes]
     shares: Levels
     part: int
 
@@ -234,9 +248,10 @@ class Glance:
         large = cv2.resize(share, size, interpolation=cv2.INTER_LINEAR)
         return np.asarray(large[:rows, :columns], np.float32)
 
-    def context(self, number: int, part: Tile) -> Levels:
-        """Context of a frame around a part: (1, planes, h, w)."""
-        return np.ascontiguousarray(self.contexts[number][:, *self._within(part)])[None]
+    def context(self, number: int, part: Tile) -> list[Planes]:
+        """Scores and context of a frame around a part."""
+        every = self.scores[number], self.contexts[number]
+        return [np.ascontiguousarray(own[:, :, *self._within(part)]) for own in every]
 
     def weigh(self, part: Tile, frames: Mapping[int, Levels]) -> Levels:
         """Weigh frames at the pixels of a part: (frames, bands, h, w), adding up to 1."""
@@ -244,11 +259,12 @@ class Glance:
         shares = {number: self.share(number, part) for number in lights}
         details = {}
         shape = next(iter(lights.values())).shape
-        mixture, strength = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+        sums = np.zeros((2, *shape), np.float64)
         for number, seen in lights.items():
             details[number] = seen - blurred(seen, 5)
-            mixture += shares[number] * seen
-            strength += shares[number] * np.abs(details[number])
+            cv2.accumulateProduct(shares[number], seen, sums[0])
+            cv2.accumulateProduct(shares[number], np.abs(details[number]), sums[1])
+        mixture, strength = sums.astype(np.float32)
         strength = blurred(strength, 9)
         boxes = {n: box for n in lights if (box := _box(shares[n], part)) is not None}
         size = tuple(here.stop - here.start for here in part.here)
@@ -261,20 +277,17 @@ class Glance:
             made = np.zeros((MIXED_BANDS, 1, 1), np.float32)  # it is alone
             if len(boxes) > 1:
                 planes = (
-                    padded(np.stack([own[looked_at], of_all[looked_at]]), _COARSE, beyond)
-                    for own, of_all, beyond in (
-                        (lights[number], mixture, GREY),
-                        (details[number], strength, 0.0),
-                    )
+                    padded(np.stack([own[looked_at], of_all[looked_at]]), _COARSE, 0.0)
+                    for own, of_all in ((lights[number], mixture), (details[number], strength))
                 )
                 context = self.context(number, box)
-                made = self.networks("border", *planes, context)[0][0][:, *box.within]
+                made = self.networks("border", *planes, *context)[0][0][:, *box.within]
             has_share = shares[number][relative(box.here, part.around)] > 0
             np.copyto(scored[:, *there], made, where=has_share)
         scores -= scores.max(axis=0)
         weights = np.exp(scores, out=scores)
         weights *= weights > _LEAST_WEIGHT
-        weights /= weights.sum(axis=0)
+        weights /= _total(weights)
         return weights
 
     def confidence(self, part: Tile, weights: Levels) -> Levels:

@@ -29,7 +29,10 @@ from cofuse.learning.world import World
 from cofuse.model.network import Networks
 
 #: What can be trained, one at a time, and the networks that belong to it.
-PARTS = {"weighing": ("filter", "look", "share", "weigh", "border"), "restoring": ("restore",)}
+PARTS = {
+    "weighing": ("filter", "compare", "look", "share", "weigh", "border"),
+    "restoring": ("restore",),
+}
 
 #: Numbers of frames in a stack, and how often each is drawn.
 _FRAMES = {2: 0.24, 3: 0.16, 4: 0.12, 6: 0.14, 9: 0.12, 16: 0.12, 28: 0.1}
@@ -106,8 +109,11 @@ def train(
         raise CofuseError("one picture was given; training needs some to learn from, one to check")
     torch.manual_seed(settings.seed)
     networks = Networks() if start is None else copy.deepcopy(start)
-    networks = networks.to(photos.device, memory_format=torch.channels_last)
-    course = Course(settings, networks, copy.deepcopy(networks), World(used, seed=settings.seed))
+    networks = networks.to(photos.device, memory_format=torch.channels_last).train()
+    average = copy.deepcopy(networks).eval()
+    course = Course(settings, networks, average, World(used, seed=settings.seed))
+    if photos.is_cuda:
+        networks.restore.compile()  # one size alone: rounding is fused with what it follows
     trained = [networks.get_submodule(name) for name in PARTS[settings.part]]
     parameters = [values for network in trained for values in network.parameters()]
     optimiser = torch.optim.AdamW(parameters, lr=1e-3, weight_decay=1e-4, betas=(0.9, 0.98))
@@ -148,15 +154,19 @@ def _follow(course: Course) -> None:
         torch._foreach_lerp_(means, values, pace)
 
 
+def _loss(networks: Networks, batch: _Batch) -> Tensor:
+    if isinstance(batch, Noisy):
+        return restoring_loss(networks, batch)
+    return weighing_loss(networks, batch)
+
+
 def _losses(course: Course, draws: Iterator[_Batch]) -> Iterator[Tensor]:
     """Use every draw several times, flipped: drawing takes longer than a step."""
+    chance = course.world.chance
     for batch in draws:
-        if isinstance(batch, Noisy):
-            for part in flipped(batch, course.world.chance, times=4):
-                yield restoring_loss(course.networks, part)
-        else:
-            for stacks in turned(batch, course.world.chance):
-                yield weighing_loss(course.networks, stacks)
+        several = flipped(batch, chance, 4) if isinstance(batch, Noisy) else turned(batch, chance)
+        for part in several:
+            yield _loss(course.networks, part)
 
 
 def _draws(world: World, settings: CourseSettings) -> Iterator[_Batch]:
@@ -237,6 +247,8 @@ def _validate(
     course: Course, validation: list[_Batch], seconds: float, say: Callable[[Course], None]
 ) -> None:
     figures = []
+    for ours, theirs in zip(course.average.buffers(), course.networks.buffers(), strict=True):
+        ours.copy_(theirs)  # steps of rounding follow running maxima already
     with torch.no_grad():
         for batch in validation:
             if isinstance(batch, Noisy):

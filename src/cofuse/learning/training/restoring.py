@@ -33,7 +33,7 @@ class Noisy:
 def drawn_pictures(world: World, batch: int, size: int) -> Noisy:
     """Draw photographs with the noise that a mixture of frames leaves, or a camera made."""
     chance = world.chance
-    if chance.happens(0.2):
+    if chance.happens(0.3):
         shot = world.draw_pictures(batch, size)
         noisy, clean = (
             _stabilised(planes[:, 0], shot.floor) for planes in (shot.frames, shot.clean)
@@ -48,7 +48,7 @@ def drawn_pictures(world: World, batch: int, size: int) -> Noisy:
         clean = _stabilised(clean, chance.log_uniform(0.03, 1.0, batch))
     white = chance.happens(0.5)
     noise = chance.normal(batch, 3, size, size) if white else grain(chance, batch, 1, size)[:, 0]
-    grey = chance.some(0.2, batch, 1, 1, 1)
+    grey = chance.some(0.35, batch, 1, 1, 1)
     clean = torch.where(grey, clean.mean(1, keepdim=True), clean)
     noise = torch.where(grey, noise[:, :1], noise)
     noise = noise * chance.log_uniform(1.5, 40.0, batch, 1, 1, 1) / 255
@@ -66,6 +66,9 @@ def drawn_pictures(world: World, batch: int, size: int) -> Noisy:
         noise = noise * (where > chance.normal(batch, 1, 1, 1))
         even = clean.mean((2, 3), keepdim=True).expand_as(clean)
         clean = torch.where(chance.some(0.3, batch, 1, 1, 1), even, clean)
+    if chance.happens(0.2):
+        # What is told of noise that is not there must not keep the noise that is.
+        told = told * chance.log_uniform(1.2, 4.0, batch, 1, 1, 1)
     bands = split(noise)
     noisy = clean + sum(left[:, i, None] * band for i, band in enumerate(bands))
     if chance.happens(0.5):

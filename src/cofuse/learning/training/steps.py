@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cofuse.images.pixels import MIXED_BANDS
-from cofuse.images.tiles import GREY, MULTIPLE
+from cofuse.images.tiles import MULTIPLE
 from cofuse.learning.training.told import mixed, noise_levels, split, told_numbers
 from cofuse.learning.world import Scenes, World
 from cofuse.learning.world.chance import Chance
@@ -29,6 +28,8 @@ _LOST_COUNTS = 2.0
 _FAINT = 0.006
 #: Squared errors below this, 0.4 grey levels, are as good as none.
 _SMALL_ERROR = 3e-6
+#: How often a part of a picture alone is weighed, and its least side in pixels.
+_SMALL, _SMALLEST = 0.35, 16
 
 
 def weights_of(
@@ -43,28 +44,31 @@ def weights_of(
     def of_frames(planes: Tensor) -> Tensor:
         return planes[:, None].expand(-1, count, -1, -1, -1).flatten(0, 1)
 
-    def pooled(planes: Tensor) -> Tensor:
+    def pooled(planes: Tensor) -> tuple[Tensor, Tensor]:
         every = of_stacks(planes)
-        return torch.cat([every.mean(1), every.amax(1)], 1)
+        return every.mean(1), every.amax(1)
 
-    light = frames.mean(2).flatten(0, 1)[:, None]
-    told = told_numbers(levels, floor)
+    light = frames.mean(2).flatten(0, 1)[:, None] - 0.5
     with torch.autocast(light.device.type, enabled=False):
         # Rounded to eight bits, faint detail beside brightness would be lost.
-        own = networks.filter(_beyond(light))
-    features = networks.look(own, of_frames(pooled(own)), told)
-    shared = [of_frames(plane) for plane in networks.share(*map(pooled, features))]
+        planes, small = networks.filter(_beyond(light))
+        (mean, largest), (mean_light, _) = pooled(planes), pooled(small)
+        beside = networks.compare(mean, largest, mean_light, floor[:, None])
+        told = told_numbers(levels)
+        features = networks.look(planes, small, *map(of_frames, (largest, *beside)), told)
+    shares_of = networks.share(*(torch.cat(pooled(feature), 1) for feature in features))
     rows, columns = (-(-length // 4) for length in light.shape[2:])
-    context = networks.weigh(*features, *shared)[..., :rows, :columns]
-    coarse = of_stacks(context[:, :MIXED_BANDS].float()).softmax(1)
+    scored = networks.weigh(*features, *map(of_frames, shares_of))
+    scores, context = (made[..., :rows, :columns] for made in scored)
+    coarse = of_stacks(scores.float()).softmax(1)
     sharing = _larger(shares(coarse))[..., :height, :width]
     detail = fine_detail(light)
     mixture = (sharing * of_stacks(light)).sum(1)
     strength = amplitude((sharing * of_stacks(detail.abs())).sum(1))
-    lights = _padded(torch.cat([light, of_frames(mixture)], 1), GREY)
-    details = _padded(torch.cat([detail, of_frames(strength)], 1), 0.0)
-    scores = of_stacks(networks.border(lights, details, context)[..., :height, :width].float())
-    weights = scores.masked_fill(sharing <= 0, -1e4).softmax(1)
+    lights = _padded(torch.cat([light, of_frames(mixture)], 1))
+    details = _padded(torch.cat([detail, of_frames(strength)], 1))
+    exact = networks.border(lights, details, scores, context)[..., :height, :width]
+    weights = of_stacks(exact.float()).masked_fill(sharing <= 0, -1e4).softmax(1)
     return _larger(coarse)[..., :height, :width], weights
 
 
@@ -82,15 +86,18 @@ def _beyond(light: Tensor) -> Tensor:
     """Mirror planes (N, 1, H, W) beyond their last row and column, as the program does."""
     for axis in (2, 3):
         length = light.shape[axis]
-        more = MULTIPLE + -length % MULTIPLE
-        light = torch.cat([light, light.narrow(axis, length - more, more).flip(axis)], axis)
+        end = length + 2 * MULTIPLE + -length % MULTIPLE
+        while length < end:  # what is mirrored may be mirrored again
+            more = min(end - length, length)
+            light = torch.cat([light, light.narrow(axis, length - more, more).flip(axis)], axis)
+            length += more
     return light
 
 
-def _padded(planes: Tensor, beyond: float) -> Tensor:
-    """Lengthen planes (N, C, H, W) by a value to multiples of 4."""
+def _padded(planes: Tensor) -> Tensor:
+    """Lengthen planes (N, C, H, W) by zeros to multiples of 4."""
     down, right = (-length % 4 for length in planes.shape[2:])
-    return F.pad(planes, (0, right, 0, down), value=beyond)
+    return F.pad(planes, (0, right, 0, down))
 
 
 def _larger(planes: Tensor) -> Tensor:
@@ -120,19 +127,24 @@ def flipped_alike(chance: Chance, planes: Iterable[Tensor]) -> list[Tensor]:
     """Flip and transpose planes (..., H, W) at random, all the same way."""
     flips = [axis for axis in (-1, -2) if chance.happens(0.5)]
     flipped = [plane.flip(flips) for plane in planes]
-    return [plane.transpose(-1, -2) for plane in flipped] if chance.happens(0.5) else flipped
+    if chance.happens(0.5):
+        return [plane.transpose(-1, -2).contiguous() for plane in flipped]
+    return flipped
 
 
 def turned(stacks: Stacks, chance: Chance) -> Iterator[Stacks]:
     """Use stacks twice, each time in two parts, flipped and cut: drawing takes longer than a step.
 
-    They are cut because sides need not be multiples of what the networks see as one.
+    A few rows and columns are cut off because sides need not be multiples of what the networks see
+    as one, and most of some pictures, for small ones are to be weighed like parts of large ones.
     """
     s = stacks.scenes
     for part in (slice(0, None, 2), slice(1, None, 2)) * 2:
         planes = flipped_alike(chance, (s.frames[part], s.clean[part], s.truth[part]))
-        top, left = chance.whole(0, 3), chance.whole(0, 3)
-        frames, clean, truth = (plane[..., top:, left:] for plane in planes)
+        sides = [length - chance.whole(0, 3) for length in planes[0].shape[-2:]]
+        if chance.happens(_SMALL):
+            sides = [round(chance.log_number(_SMALLEST, side)) for side in sides]
+        frames, clean, truth = (plane[..., -sides[0] :, -sides[1] :] for plane in planes)
         scenes = Scenes(frames, clean, truth, s.floor[part])
         yield Stacks(scenes, stacks.levels[part])
 

@@ -45,11 +45,9 @@ def band_noise(levels: Tensor) -> Tensor:
     return (levels.square() @ parts.T).sqrt()
 
 
-def told_numbers(levels: Tensor, floor: Tensor) -> Tensor:
-    """Inputs (B K, 3) of the networks: fine noise, coarse noise, and the floor of each frame."""
-    noise = band_noise(levels)
-    numbers = [noise[..., 0], noise[..., 2], floor[:, None].expand(levels.shape[:2])]
-    return torch.stack(numbers, -1).flatten(0, 1)
+def told_numbers(levels: Tensor) -> Tensor:
+    """Inputs (B K, 2) of the networks: noise of each frame in fine and in coarse bands."""
+    return band_noise(levels)[..., [0, 2]].flatten(0, 1)
 
 
 def split(pictures: Tensor) -> list[Tensor]:
