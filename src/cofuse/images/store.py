@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -137,9 +137,6 @@ class FrameStore:
 class Shelf:
     """Pictures of one shape and dtype in a nameless temporary file, which goes with the shelf.
 
-    Parts are read from the file into small arrays: pages of a file that is mapped would count as
-    this process's memory.
-
     Parameters
     ----------
     count
@@ -152,10 +149,11 @@ class Shelf:
 
     def __init__(self, count: int, shape: tuple[int, ...], dtype: DTypeLike) -> None:
         self.count, self.shape, self.dtype = count, shape, np.dtype(dtype)
-        # Unbuffered: what is read and written is large, and goes straight to and from arrays.
+        self._pixel_bytes = self.dtype.itemsize * math.prod(shape[2:])
+        # Unbuffered: what is written is large, and goes straight from arrays.
         self._file = tempfile.TemporaryFile(buffering=0, dir=spill_folder())  # noqa: SIM115
         weakref.finalize(self, self._file.close)
-        #: Held from finding a place in the file to the end of what is read or written there.
+        #: Held from finding a place in the file to the end of what is written there.
         self._moving = threading.Lock()
 
     def write(
@@ -166,15 +164,21 @@ class Shelf:
         columns: slice = slice(None),
     ) -> None:
         """Put a picture, or some rows and columns of it, on the shelf."""
+        # Not through a map: a full disk would end the process.
         values = np.ascontiguousarray(values, self.dtype)
+        height, width = self.shape[:2]
+        top, left = rows.indices(height)[0], columns.indices(width)[0]
+        whole = values.shape[1] == width
         try:
-            for offset, part in self._runs(index, values, rows, columns):
+            for row, part in [(0, values)] if whole else enumerate(values):
+                start = ((index * height + top + row) * width + left) * self._pixel_bytes
+                data = part.reshape(-1).view(np.uint8).data
                 with self._moving:
-                    self._file.seek(offset)
-                    while part:
-                        part = part[self._file.write(part) :]
+                    self._file.seek(start)
+                    while data:
+                        data = data[self._file.write(data) :]
         except OSError as error:
-            size = self.count * math.prod(self.shape) * self.dtype.itemsize
+            size = self.count * height * width * self._pixel_bytes
             raise CofuseError(
                 f"{format_size(size)} do not fit into the temporary folder: {error.strerror}; "
                 "name a larger one in TMPDIR"
@@ -184,31 +188,10 @@ class Shelf:
         self, index: int, rows: slice = slice(None), columns: slice = slice(None)
     ) -> NDArray[Any]:
         """Return a picture, or some rows and columns of it; not to be written to."""
-        sizes = (
-            len(range(*s.indices(n))) for s, n in zip((rows, columns), self.shape, strict=False)
-        )
-        values = np.empty((*sizes, *self.shape[2:]), self.dtype)
-        if values.size and values.shape[1] < self.shape[1]:
-            self._read_mapped(index, values, rows, columns)
-            return values
-        for offset, part in self._runs(index, values, rows, columns):
-            with self._moving:
-                self._file.seek(offset)
-                while part:
-                    got = self._file.readinto(part)
-                    if not got:
-                        raise CofuseError("a temporary file has become shorter; was it cut off?")
-                    part = part[got:]
-        return values
-
-    def _read_mapped(self, index: int, values: NDArray[Any], rows: slice, columns: slice) -> None:
-        """Read some columns through a map of their rows, many times faster than row by row.
-
-        The map goes at once: its pages count as the process's memory.
-        """
-        top, bottom, _ = rows.indices(self.shape[0])
-        row_bytes = self.dtype.itemsize * math.prod(self.shape[1:])
-        first, last = ((index * self.shape[0] + row) * row_bytes for row in (top, bottom))
+        height, width = self.shape[:2]
+        top, bottom, _ = rows.indices(height)
+        row_bytes = width * self._pixel_bytes
+        first, last = ((index * height + row) * row_bytes for row in (top, bottom))
         start = first - first % mmap.ALLOCATIONGRANULARITY
         try:
             mapped = mmap.mmap(
@@ -216,29 +199,13 @@ class Shelf:
             )
         except ValueError as error:
             raise CofuseError("a temporary file has become shorter; was it cut off?") from error
+        # The map goes at once: its pages count as the process's memory.
         with mapped:
             flat = np.frombuffer(mapped, np.uint8, last - first, first - start)
-            values[:] = flat.view(self.dtype).reshape(bottom - top, *self.shape[1:])[:, columns]
-            del flat  # a map in use cannot be closed
-
-    def _runs(
-        self, index: int, values: NDArray[Any], rows: slice, columns: slice
-    ) -> Iterator[tuple[int, memoryview]]:
-        """Places in the file, each with the part of ``values`` that lies there in one piece."""
-        top, bottom, _ = rows.indices(self.shape[0])
-        left, right, _ = columns.indices(self.shape[1])
-        if not values.size:
-            return
-        pixel = self.dtype.itemsize * math.prod(self.shape[2:])
-        width = self.shape[1] * pixel
-        start = (index * self.shape[0] + top) * width + left * pixel
-        data = values.reshape(-1).data.cast("B")
-        if right - left == self.shape[1]:
-            yield start, data
-            return
-        run = (right - left) * pixel
-        for row in range(bottom - top):
-            yield start + row * width, data[row * run : (row + 1) * run]
+            every = flat.view(self.dtype).reshape(bottom - top, *self.shape[1:])
+            values = every[:, columns].copy()
+            del flat, every  # a map in use cannot be closed
+        return values
 
 
 def spill_folder(mounts: Path = Path("/proc/self/mounts")) -> str | None:
