@@ -20,7 +20,7 @@ from cofuse.errors import CofuseError
 from cofuse.fusion import fuse
 from cofuse.fusion.mixing import MixingRun
 from cofuse.fusion.presets import Work, estimate_seconds, least_memory, plan_fusion
-from cofuse.images import Stack, memory
+from cofuse.images import Stack
 from cofuse.images.memory import (
     available_memory,
     default_ceiling,
@@ -93,9 +93,7 @@ def test_this_process_has_some_memory_and_may_have_more() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_limits_of_containers_count(
-    version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_limits_of_containers_count(version: int, tmp_path: Path) -> None:
     root, line, limit, usage, stat = (
         (tmp_path, "0::/a/b", "memory.max", "memory.current", "inactive_file")
         if version == 2
@@ -113,13 +111,12 @@ def test_limits_of_containers_count(
         (root / folder / usage).write_text("4000000\n")
         (root / folder / "memory.stat").write_text(f"anon 7\n{stat} 500000\n")
     (tmp_path / "cgroup").write_text(f"1:name=systemd:/x\n{line}\n")
-    monkeypatch.setattr(memory, "_GROUP_OF_PROCESS", tmp_path / "cgroup")
-    monkeypatch.setattr(memory, "_GROUPS", tmp_path)
-    assert available_memory() == 1_500_000
+    groups = tmp_path / "cgroup", tmp_path
+    assert available_memory(groups) == 1_500_000
     (root / "a" / usage).write_text("9000000\n")
-    assert available_memory() == 0
+    assert available_memory(groups) == 0
     (root / "a" / limit).write_text("what\n")
-    assert available_memory() > 1 << 20
+    assert available_memory(groups) > 1 << 20
 
 
 def test_temporary_files_go_to_a_disk_where_the_usual_folder_is_memory(

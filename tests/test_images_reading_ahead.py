@@ -78,9 +78,10 @@ def test_kept_frames_are_read_once_and_the_same(concurrent: bool) -> None:
 
 def test_large_frames_are_read_two_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cofuse.images.stack.processors", lambda: 16)
-    monkeypatch.setattr("cofuse.images.stack._READ_BYTES", 100)
-    readers = Readers(frames_of(12))
-    readers.stack(concurrent=True).kept()
+    readers = Readers([np.broadcast_to(np.uint8(k), (6000, 6000)) for k in range(12)])
+    stack = readers.stack(concurrent=True)
+    with stack.ahead(stack.__getitem__) as frames:
+        assert [frame[0, 0] for frame in frames] == list(range(12))
     assert readers.most <= 2
 
 

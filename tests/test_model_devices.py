@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,40 +23,61 @@ from tests.waiting import PATIENCE
 FRAMES = np.random.default_rng(0).integers(0, 255, (2, 40, 48), np.uint8)
 
 
-def there(monkeypatch: pytest.MonkeyPatch, *, signs: bool, device: bool) -> list[str]:
-    """Make signs of a device and the device itself be there or not; lists what torch is asked."""
-    asked: list[str] = []
-    monkeypatch.setattr(runtime, "find_spec", lambda name: object())  # torch seems to be there
-    monkeypatch.setattr(runtime, "_may_have", lambda name: signs)
-    monkeypatch.setattr(runtime, "_has", lambda name: asked.append(name) or device)
-    return asked
+class FakeTorch(ModuleType):
+    """A torch that finds a device or not, and counts how often it is asked."""
+
+    def __init__(self, *, finds: bool) -> None:
+        super().__init__("torch")
+        self.__spec__ = ModuleSpec("torch", None)
+        self.finds, self.asked = finds, 0
+        self.cuda = self.backends = self.mps = self
+
+    def is_available(self) -> bool:
+        self.asked += 1
+        return self.finds
 
 
-def test_auto_takes_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    there(monkeypatch, signs=True, device=True)
-    assert resolve_device("auto") == resolve_device("cuda") == "cuda"
+@pytest.fixture
+def torch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
+    """Put a torch in place that finds a device unless the test says otherwise, and an onnx."""
+    fake = FakeTorch(finds=getattr(request, "param", True))
+    for name in ("torch", "onnx"):
+        monkeypatch.setitem(sys.modules, name, fake)
+    return fake
+
+
+without_device = pytest.mark.parametrize("torch", [False], indirect=True)
+
+
+def signs(_: str) -> bool:
+    return True
+
+
+def test_auto_takes_what_is_there(torch: FakeTorch) -> None:
+    assert resolve_device("auto", signs=signs) == resolve_device("cuda", signs=signs) == "cuda"
     assert resolve_device("cpu") == "cpu"
 
 
-def test_auto_asks_torch_only_after_signs(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = there(monkeypatch, signs=False, device=True)
-    assert resolve_device("auto") == "cpu" and asked == []
-    asked = there(monkeypatch, signs=True, device=False)
-    assert resolve_device("auto") == "cpu" and asked == ["cuda"]
+def test_auto_asks_torch_only_after_signs(torch: FakeTorch) -> None:
+    assert resolve_device("auto", signs=lambda _: False) == "cpu" and not torch.asked
 
 
-def test_auto_leaves_little_work_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = there(monkeypatch, signs=True, device=True)
-    assert resolve_device("auto", pixels=1000) == "cpu" and asked == []
-    assert resolve_device("auto", pixels=10**8) == "cuda"
-    assert resolve_device("cuda", pixels=1000) == "cuda"
+@without_device
+def test_auto_does_without_a_device_that_torch_does_not_find(torch: FakeTorch) -> None:
+    assert resolve_device("auto", signs=signs) == "cpu" and torch.asked == 1
 
 
+def test_auto_leaves_little_work_to_the_cpu(torch: FakeTorch) -> None:
+    assert resolve_device("auto", pixels=1000, signs=signs) == "cpu" and not torch.asked
+    assert resolve_device("auto", pixels=10**8, signs=signs) == "cuda"
+    assert resolve_device("cuda", pixels=1000, signs=signs) == "cuda"
+
+
+@without_device
 @pytest.mark.parametrize("device", ["cuda", "mps"])
-def test_a_device_asked_for_must_be_there(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    there(monkeypatch, signs=True, device=False)
+def test_a_device_asked_for_must_be_there(device: str, torch: FakeTorch) -> None:
     with pytest.raises(CofuseError, match=f"device {device} was asked for.*`device='cpu'`"):
-        resolve_device(device)
+        resolve_device(device, signs=signs)
 
 
 def test_missing_torch_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +102,7 @@ def test_the_letter_stays_on_the_cpu() -> None:
 
 def test_a_broken_torch_is_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert not runtime._has("cuda")
+    assert resolve_device("auto", signs=signs) == "cpu"
 
 
 @pytest.mark.extra("torch")
@@ -104,10 +127,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_command_line_refuses_a_device_that_is_not_there(
-    refused: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    there(monkeypatch, signs=False, device=False)
+@without_device
+def test_command_line_refuses_a_device_that_is_not_there(refused: Any, torch: FakeTorch) -> None:
     refused("fuse", "0.png", "1.png", "-o", "out.png", "--device", "cuda", words=("cuda", "cpu"))
     refused(
         "fuse", "0.png", "-o", "out.png", "--preset", "paper", "--device", "mps", words=("paper",)

@@ -21,9 +21,9 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY_UNITS = {"KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 _SIZE = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*([KMGT]I?)?B?\s*", re.IGNORECASE)
 
-#: Where Linux tells of control groups, which containers are limited by.
-_GROUP_OF_PROCESS = Path("/proc/self/cgroup")
-_GROUPS = Path("/sys/fs/cgroup")
+#: Where Linux tells which control groups, by which containers are limited, a process is in, and
+#: what they are.
+_GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def parse_size(text: str) -> int:
@@ -58,12 +58,15 @@ def used_memory() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-def available_memory() -> int:
-    """Return the bytes that can be had without swapping, within a container's limit and ulimit."""
+def available_memory(groups: tuple[Path, Path] = _GROUPS) -> int:
+    """Return the bytes that can be had without swapping, within a container's limit and ulimit.
+
+    ``groups`` is where Linux tells of control groups.
+    """
     import psutil
 
     free = int(psutil.virtual_memory().available)
-    return max(0, min([free, *_left_in_groups(), *_left_of_addresses()]))
+    return max(0, min([free, *_left_in_groups(*groups), *_left_of_addresses()]))
 
 
 def most_memory(named: int | None = None) -> int:
@@ -97,18 +100,18 @@ def _left_of_addresses() -> Iterator[int]:
     yield limit - int(psutil.Process().memory_info().vms) - coming
 
 
-def _left_in_groups() -> Iterator[int]:
+def _left_in_groups(of_process: Path, groups: Path) -> Iterator[int]:
     """Bytes left under the limit of every control group this process is in, of either version."""
     try:
-        lines = _GROUP_OF_PROCESS.read_text().splitlines()
+        lines = of_process.read_text().splitlines()
     except OSError:  # not Linux
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            root, files = _GROUPS, ("memory.max", "memory.current", "inactive_file")
+            root, files = groups, ("memory.max", "memory.current", "inactive_file")
         elif "memory" in controllers.split(","):
-            root = _GROUPS / "memory"
+            root = groups / "memory"
             files = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
         else:
             continue

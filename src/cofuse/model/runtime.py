@@ -33,36 +33,8 @@ _PACKAGES = ("torch", "onnx")
 _WORTH_A_DEVICE = 4_000_000
 
 
-def resolve_device(device: str = "auto", *, pixels: int | None = None) -> str:
-    """Turn a wish into a device that is there: ``"cpu"``, ``"cuda"`` or ``"mps"``.
-
-    ``"auto"`` takes CUDA if there is any, unless the frames have few ``pixels``, and falls back to
-    the CPU without a word. A device asked for by name must be there.
-    """
-    if device not in (*DEVICES, TORCH_ON_CPU):
-        raise CofuseError(f"`device` is {device!r}; expected one of {', '.join(DEVICES)}")
-    if device in ("cpu", TORCH_ON_CPU):
-        return device
-    if device == "auto":
-        small = pixels is not None and pixels < _WORTH_A_DEVICE
-        return "cuda" if not small and _may_have("cuda") and _has("cuda") else "cpu"
-    missing = [name for name in _PACKAGES if find_spec(name) is None]
-    if missing:
-        raise CofuseError(
-            f"device {device} was asked for, but {missing[0]} is not installed; install it with "
-            "pip install 'cofuse[gpu]', or use `device='cpu'`"
-        )
-    if not (_may_have(device) and _has(device)):
-        wanted = "an NVIDIA GPU with its driver" if device == "cuda" else "a Mac with Apple silicon"
-        raise CofuseError(
-            f"device {device} was asked for, but torch finds none here; expected {wanted} and a "
-            "torch made for it, otherwise use `device='cpu'`"
-        )
-    return device
-
-
-def _may_have(device: str) -> bool:
-    """Look for signs of a device without loading torch."""
+def has_signs_of(device: str) -> bool:
+    """Look for a device and for what networks need there, without loading torch."""
     if any(find_spec(name) is None for name in _PACKAGES):
         return False
     if device == "mps":
@@ -73,8 +45,41 @@ def _may_have(device: str) -> bool:
     return ctypes.util.find_library("nvcuda" if sys.platform == "win32" else "cuda") is not None
 
 
-def _has(device: str) -> bool:
-    """Ask torch."""
+def resolve_device(
+    device: str = "auto",
+    *,
+    pixels: int | None = None,
+    signs: Callable[[str], bool] = has_signs_of,
+) -> str:
+    """Turn a wish into a device that is there: ``"cpu"``, ``"cuda"`` or ``"mps"``.
+
+    ``"auto"`` takes CUDA if there is any, unless the frames have few ``pixels``, and falls back to
+    the CPU without a word. A device asked for by name must be there. torch is asked only where
+    there are ``signs`` of the device.
+    """
+    if device not in (*DEVICES, TORCH_ON_CPU):
+        raise CofuseError(f"`device` is {device!r}; expected one of {', '.join(DEVICES)}")
+    if device in ("cpu", TORCH_ON_CPU):
+        return device
+    if device == "auto":
+        small = pixels is not None and pixels < _WORTH_A_DEVICE
+        return "cuda" if not small and signs("cuda") and _torch_has("cuda") else "cpu"
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    if missing:
+        raise CofuseError(
+            f"device {device} was asked for, but {missing[0]} is not installed; install it with "
+            "pip install 'cofuse[gpu]', or use `device='cpu'`"
+        )
+    if not (signs(device) and _torch_has(device)):
+        wanted = "an NVIDIA GPU with its driver" if device == "cuda" else "a Mac with Apple silicon"
+        raise CofuseError(
+            f"device {device} was asked for, but torch finds none here; expected {wanted} and a "
+            "torch made for it, otherwise use `device='cpu'`"
+        )
+    return device
+
+
+def _torch_has(device: str) -> bool:
     try:
         import torch
     except (ImportError, OSError):  # a broken installation, or one for another system
