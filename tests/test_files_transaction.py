@@ -12,14 +12,8 @@ from pathlib import Path
 import pytest
 
 from cofuse.errors import CofuseError
-from cofuse.files.transaction import (
-    Transaction,
-    clear_leftovers,
-    hidden_name,
-    is_abandoned,
-    locked,
-    who,
-)
+from cofuse.files.locks import hidden_name, is_abandoned, locked, who
+from cofuse.files.transaction import Transaction, clear_leftovers
 from tests.command_line import contents
 
 #: Kills children at the first, second, … call that changes the disk, until one lives to the end.
@@ -39,7 +33,6 @@ KILLED = """
         with Transaction(overwrite=overwrite) as transaction:
             for name in ("a/one", "a/new/two", "b/three"):
                 transaction.place(place / name).write_text("new")
-            transaction.remove(place / "b/outdated")
 
     def die_at(last):
         calls = 0
@@ -89,7 +82,6 @@ def test_killed_at_any_moment_leaves_all_or_nothing(tmp_path, how, order):
     for name in ("a", "b"):
         (tmp_path / "start" / name).mkdir(parents=True)
     (tmp_path / "start/b/mine").write_text("mine")
-    (tmp_path / "start/b/outdated").write_text("old")
     if how == "overwrite":
         (tmp_path / "start/a/one").write_text("old")
     script = [sys.executable, "-c", textwrap.dedent(KILLED), how, *order]
@@ -149,9 +141,9 @@ def test_file_put_there_since_is_kept(tmp_path):
     script = """
         import os, signal
         from pathlib import Path
-        from cofuse.files import transaction
-        transaction.move_without_replacing = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-        with transaction.Transaction(overwrite=False) as both:
+        from cofuse.files.transaction import Transaction
+        os.link = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        with Transaction(overwrite=False) as both:
             for name in "ab":
                 both.place(Path(name)).write_text("new")
     """
@@ -175,7 +167,7 @@ def test_links_are_written_through(tmp_path):
 
 def dead_name() -> str:
     """A hidden name of a process that has ended."""
-    script = "from cofuse.files.transaction import hidden_name; print(hidden_name())"
+    script = "from cofuse.files.locks import hidden_name; print(hidden_name())"
     return subprocess.check_output([sys.executable, "-c", script], text=True, timeout=120).strip()
 
 
@@ -235,7 +227,7 @@ def test_lock_taken_from_the_dead_by_another_is_left_to_it(tmp_path, monkeypatch
         return True
 
     moved, rename = [], Path.rename
-    monkeypatch.setattr("cofuse.files.transaction.is_abandoned", found_dead_too_late)
+    monkeypatch.setattr("cofuse.files.locks.is_abandoned", found_dead_too_late)
     monkeypatch.setattr(Path, "rename", lambda old, new: moved.append(old) or rename(old, new))
     with locked(lock) as holder:
         assert holder == living
@@ -265,7 +257,7 @@ def test_lock_is_given_to_one_of_many_at_a_time(tmp_path):
     script = """
         import sys, time
         from pathlib import Path
-        from cofuse.files.transaction import locked
+        from cofuse.files.locks import locked
         rest = 20
         while rest:
             with locked(Path("lock")) as holder:

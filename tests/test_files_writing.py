@@ -196,7 +196,7 @@ def test_unwritable_folder(tmp_path, monkeypatch):
 # --- all or nothing ----------------------------------------------------------------------------
 
 
-def half(file, content):
+def half(file, *_):
     """Write a little, then fail as an encoder does."""
     file.write(b"half a picture")
     raise RuntimeError("encoder\nfailed")
@@ -240,7 +240,7 @@ def test_real_encoders_that_fail(tmp_path, monkeypatch):
 def test_file_that_appears_meanwhile_is_kept(tmp_path, monkeypatch, links):
     path = tmp_path / "a.png"
 
-    def encode(file, content):
+    def encode(*_):
         path.write_bytes(b"precious")
 
     def no_links(*args):

@@ -25,7 +25,7 @@ import pytest
 import cofuse
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import write_image
-from cofuse.files.transaction import locked
+from cofuse.files.locks import locked
 from cofuse.images import memory
 from cofuse.jobs import run as job_room
 from cofuse.jobs.batch import lock_path

@@ -1,22 +1,10 @@
 """Pictures and reports on disk: read, checked, written whole or not at all."""
 
 from cofuse.files.metadata import Metadata
-from cofuse.files.reading import (
-    read_alpha,
-    read_alphas,
-    read_image,
-    read_metadata,
-    read_stack,
-)
+from cofuse.files.reading import read_alpha, read_alphas, read_image, read_metadata, read_stack
 from cofuse.files.sources import picture_files
-from cofuse.files.writing import (
-    check_destination,
-    check_output,
-    plain,
-    write_image,
-    write_json,
-    written_whole,
-)
+from cofuse.files.transaction import check_destination, written_whole
+from cofuse.files.writing import check_output, plain, write_image, write_json
 
 __all__ = [
     "Metadata",

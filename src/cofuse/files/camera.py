@@ -17,7 +17,7 @@ import numpy as np
 
 from cofuse.errors import CofuseError
 from cofuse.files.decoding import Picture, RawMode, check_size, explained, several_note
-from cofuse.files.formats import jpeg_metadata
+from cofuse.files.jpeg import jpeg_metadata
 from cofuse.files.metadata import Metadata, tiff_metadata
 from cofuse.images import Pixels
 

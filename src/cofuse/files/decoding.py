@@ -7,19 +7,14 @@ it declares, and a way to decode the pixels later.
 from __future__ import annotations
 
 import logging
-import math
-import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from cofuse.errors import CofuseError
-from cofuse.files import exif
 from cofuse.images import Pixels
 from cofuse.images.pixels import describe, white_of_type
 
@@ -39,12 +34,6 @@ DEFLATE_RATIO = 1032
 # our error. An application that sets up logging still gets them.
 for _codec in ("PIL", "imagecodecs", "tifffile"):
     logging.getLogger(_codec).addHandler(logging.NullHandler())
-
-#: Taken to change Python's warning filters, which all threads share.
-warnings_lock = threading.Lock()
-
-#: What to convert a Pillow mode into; modes that are not here are refused.
-_PILLOW_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBA": "RGBA"}
 
 
 @dataclass(frozen=True)
@@ -81,9 +70,15 @@ class Picture:
         return np.ascontiguousarray(alpha)
 
     def _decode(self) -> tuple[Pixels, Pixels | None]:
-        """Decode pixels and alpha, upright, and compare with the header."""
+        """Decode pixels and alpha, turn them upright, and compare them with the header."""
         with explained(self.label):
-            pixels, alpha = _upright(self.load(), self.orientation), None
+            pixels, alpha = self.load(), None
+        if self.orientation > 4:
+            pixels = pixels.swapaxes(0, 1)
+        if self.orientation in (2, 3, 6, 7):
+            pixels = pixels[:, ::-1]
+        if self.orientation in (3, 4, 7, 8):
+            pixels = pixels[::-1]
         if self.alpha and pixels.shape[2:] in ((2,), (4,)):
             pixels, alpha = pixels[..., :-1], pixels[..., -1]
             pixels = pixels[..., 0] if pixels.shape[2] == 1 else pixels
@@ -91,26 +86,6 @@ class Picture:
             found, declared = describe(pixels.shape, pixels.dtype), describe(self.shape, self.dtype)
             raise damaged(self.label, f"is {found} but its header says {declared}")
         return pixels, alpha
-
-
-def _upright(pixels: Pixels, orientation: int) -> Pixels:
-    """Turn and mirror stored rows and columns as EXIF orientation 1-8 asks for."""
-    if orientation in (5, 6, 7, 8):
-        pixels = pixels.swapaxes(0, 1)
-    if orientation in (2, 3, 6, 7):
-        pixels = pixels[:, ::-1]
-    if orientation in (3, 4, 7, 8):
-        pixels = pixels[::-1]
-    return pixels
-
-
-def orientation_of(block: bytes | None) -> int:
-    """Return the orientation of an EXIF block; 1, upright, where it holds no valid one."""
-    try:
-        value = exif.parse_block(block).number(exif.ORIENTATION) or 1
-    except ValueError:  # damaged metadata is no reason to refuse whole pixels
-        return 1
-    return int(value) if value in range(1, 9) else 1
 
 
 def several_note(count: int, words: str = "holds", which: str = "first") -> str:
@@ -140,10 +115,10 @@ def explained(label: object) -> Iterator[None]:
 def check_size(
     label: object, width: int, height: int, *, bits: int = 0, packed: int = 0, ratio: float = 1
 ) -> None:
-    """Refuse what a header declares, before anything is allocated.
+    """Refuse what a header declares, before anything is allocated: no pixels, or too many.
 
-    That is no pixels; a decompression bomb; or more than the file can hold, where a pixel has
-    ``bits``, there are so many ``packed`` bytes and each stands for at most ``ratio`` bytes.
+    Too many are more than any picture has, and, at ``bits`` a pixel, more than ``packed`` bytes
+    hold if each stands for ``ratio`` bytes at most.
     """
     size = f"{width}x{height} pixels"
     if width < 1 or height < 1:
@@ -153,44 +128,3 @@ def check_size(
         raise CofuseError(f"{label} declares {size}, more than {most}; crop or split the picture")
     if width * height * bits / 8 > packed * ratio + 2**16:
         raise damaged(label, f"cannot be decoded ({size} do not come out of {packed} bytes)")
-
-
-@contextmanager
-def opened_with_pillow(file: Path | BinaryIO, plugin: Callable[[Any], Any]) -> Iterator[Any]:
-    """Open a file with one plugin of Pillow, without its warnings about odd metadata.
-
-    The plugin is called directly: ``Image.open`` would warn or refuse from 89 megapixels on, by
-    a limit that is one global variable for everyone in the process.
-    """
-    with warnings_lock, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        image = plugin(file)
-    with image:
-        yield image
-
-
-def inspect_with_pillow(path: Path, plugin: Callable[[Any], Any]) -> tuple[Picture, dict[str, Any]]:
-    """Read a header through a plugin of Pillow; returns what else it found as well."""
-    with opened_with_pillow(path, plugin) as image:
-        (width, height), mode, kind, info = image.size, image.mode, image.format, image.info
-        note = several_note(getattr(image, "n_frames", 1), "is an animation of")
-    # A JPEG block of 64 pixels takes more than a bit, run-length codes of BMP two bytes for up to
-    # 255 pixels. Of RGB the fewest bits are meant: JPEG may halve the colours.
-    bits, ratio = 8, {"JPEG": 2048.0, "BMP": 1024.0}.get(kind, math.inf)
-    if kind == "BMP" and mode in ("RGB", "RGBA"):
-        bits, ratio = 16, 1.0
-    check_size(path, width, height, bits=bits, packed=path.stat().st_size, ratio=ratio)
-    if mode not in _PILLOW_MODES:
-        raise CofuseError(f"{path} is a {mode} picture; convert it to RGB or grey first")
-    target = _PILLOW_MODES[mode]
-
-    def load() -> Pixels:
-        with opened_with_pillow(path, plugin) as image:
-            return np.array(image.convert(target))
-
-    picture = Picture(
-        *(str(path), width, height, target != "L", np.dtype(np.uint8), load, target == "RGBA"),
-        left_out=note,
-        orientation=orientation_of(info.get("exif")),
-    )
-    return picture, info

@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,7 +16,8 @@ import numpy as np
 from cofuse import __version__
 from cofuse.files import exif
 from cofuse.files.exif import JPEG_EXIF, Field, parse_block, serialise
-from cofuse.files.formats import JPEG_XMP, PNG_XMP
+from cofuse.files.formats import PNG_XMP
+from cofuse.files.jpeg import JPEG_XMP
 from cofuse.files.metadata import DESCRIPTION, ICC, INCH_IN_METRES, XMP, Metadata, ome_description
 from cofuse.images import Pixels
 from cofuse.images.tiles import processors
@@ -31,28 +33,15 @@ _SEGMENT = 2**16 - 1 - 2
 
 
 @dataclass(frozen=True)
-class Content:
-    """What goes into a file: the picture, its alpha if it is not opaque, and what is known of it.
+class Format:
+    """What a file format takes, and how it is encoded.
 
-    ``quality`` is from 1 to 100 for formats with loss, or None for their default.
+    ``encode`` takes the file; samples, with alpha as the last channel if it is not opaque; metadata
+    as `outgoing` returns it, or empty; and the quality from 1 to 100, or None for the default.
     """
 
-    image: Pixels
-    alpha: Pixels | None = None
-    metadata: Metadata | None = None
-    quality: int | None = None
-
-    def samples(self) -> Pixels:
-        """Return colours and alpha in one array."""
-        return self.image if self.alpha is None else np.dstack([self.image, self.alpha])
-
-
-@dataclass(frozen=True)
-class Format:
-    """What a file format takes, and how it is encoded."""
-
     dtypes: tuple[str, ...]
-    encode: Callable[[BinaryIO, Content], None]
+    encode: Callable[[BinaryIO, Pixels, Metadata, int | None], None]
     alpha: bool = False
 
 
@@ -62,36 +51,25 @@ def suffix_of(path: Path) -> str:
     return next((s for s in (".ome.tif", ".ome.tiff") if name.endswith(s)), path.suffix.lower())
 
 
-def _encode_png(file: BinaryIO, content: Content) -> None:
+def _encode_png(file: BinaryIO, samples: Pixels, known: Metadata, _: int | None) -> None:
     """Write PNG, 8 or 16 bits."""
     import imagecodecs
+    from PIL.PngImagePlugin import putchunk
 
-    samples = content.samples()
     png = imagecodecs.png_encode(samples, **_png_packing(samples))
     # Behind the header, as the profile must come before pixels; a view, to copy no pixels.
     behind_header = 8 + 25
     file.write(png[:behind_header])
-    if content.metadata is not None:
-        file.writelines(_png_chunks(content.metadata))
-    file.write(memoryview(png)[behind_header:])
-
-
-def _png_chunks(known: Metadata) -> Iterator[bytes]:
-    """Yield the chunks of metadata."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        check = zlib.crc32(kind + data)
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", check)
-
     if known.icc:
-        yield chunk(b"iCCP", b"ICC profile\0\0" + zlib.compress(known.icc, 9))
+        putchunk(file, b"iCCP", b"ICC profile\0\0", zlib.compress(known.icc, 9))
     if known.dpi:
         x, y = (min(max(round(value / INCH_IN_METRES), 1), 2**31 - 1) for value in known.dpi)
-        yield chunk(b"pHYs", struct.pack(">IIB", x, y, 1))
+        putchunk(file, b"pHYs", struct.pack(">IIB", x, y, 1))
     if known.exif:
-        yield chunk(b"eXIf", known.exif)
+        putchunk(file, b"eXIf", known.exif)
     if known.xmp:
-        yield chunk(b"iTXt", PNG_XMP + b"\0\0\0\0\0" + known.xmp)
+        putchunk(file, b"iTXt", PNG_XMP + b"\0\0\0\0\0", known.xmp)
+    file.write(memoryview(png)[behind_header:])
 
 
 def _png_packing(samples: Pixels) -> dict[str, int]:
@@ -111,65 +89,56 @@ def _png_packing(samples: Pixels) -> dict[str, int]:
     return runs if sizes[0] <= _NO_LARGER * sizes[1] else matches
 
 
-def _encode_jpeg(file: BinaryIO, content: Content) -> None:
+def _encode_jpeg(file: BinaryIO, image: Pixels, known: Metadata, quality: int | None) -> None:
     """Write JPEG, 4:4:4."""
     from PIL import Image
 
-    options: dict[str, Any] = {}
-    if known := content.metadata:
+    options: dict[str, Any] = {"icc_profile": known.icc}
+    if known.exif:
         found = parse_block(known.exif)
         # Only JPEG says where colours lie among the pixels: centred.
         place = Field(exif.SHORT, struct.pack(found.order + "H", 1))
         found = replace(found, image=found.image | {_CHROMA_PLACE: place})
-        block = serialise(found, most=_SEGMENT - len(JPEG_EXIF))
-        if block is None:
-            warnings.warn("the EXIF block is too large for this format; left out", stacklevel=3)
-        else:
+        if block := serialise(found, most=_SEGMENT - len(JPEG_EXIF)):
             options["exif"] = JPEG_EXIF + block
-        packet = JPEG_XMP + (known.xmp or b"")
-        if len(packet) > _SEGMENT:
-            warnings.warn("the XMP packet is too large for this format; left out", stacklevel=3)
-        elif known.xmp:
+        else:
+            warnings.warn("the EXIF block is too large for this format; left out", stacklevel=3)
+    if known.xmp:
+        packet = JPEG_XMP + known.xmp
+        if len(packet) <= _SEGMENT:
             options["extra"] = b"\xff\xe1" + struct.pack(">H", len(packet) + 2) + packet
-        if known.icc:
-            options["icc_profile"] = known.icc
-        if known.dpi and max(known.dpi) < 2**16 and min(known.dpi) >= 1:
-            options["dpi"] = tuple(round(value) for value in known.dpi)
-    quality = 95 if content.quality is None else content.quality
-    Image.fromarray(content.image).save(file, "JPEG", quality=quality, subsampling=0, **options)
+        else:
+            warnings.warn("the XMP packet is too large for this format; left out", stacklevel=3)
+    if known.dpi and max(known.dpi) < 2**16 and min(known.dpi) >= 1:
+        options["dpi"] = known.dpi
+    quality = 95 if quality is None else quality
+    Image.fromarray(image).save(file, "JPEG", quality=quality, subsampling=0, **options)
 
 
-def _encode_webp(file: BinaryIO, content: Content) -> None:
+def _encode_webp(file: BinaryIO, samples: Pixels, known: Metadata, quality: int | None) -> None:
     """Write WebP, without loss unless a quality is asked for."""
     from PIL import Image
 
-    lossless = content.quality is None
-    options: dict[str, Any] = {"lossless": True} if lossless else {"quality": content.quality}
-    if known := content.metadata:
-        named = {"exif": known.exif, "icc_profile": known.icc, "xmp": known.xmp}
-        options |= {name: block for name, block in named.items() if block}
-    if content.alpha is not None and content.image.ndim == 2:  # WebP knows no grey
-        content = replace(content, image=np.dstack([content.image] * 3))
+    if samples.shape[2:] == (2,):  # WebP knows no grey
+        samples = samples[..., [0, 0, 0, 1]]
+    options: dict[str, Any] = {"lossless": True} if quality is None else {"quality": quality}
+    blocks = {"exif": known.exif, "icc_profile": known.icc, "xmp": known.xmp}
+    options |= {name: block for name, block in blocks.items() if block}
     # Exact: colours are kept where they are transparent.
-    Image.fromarray(content.samples()).save(file, "WEBP", exact=True, **options)
+    Image.fromarray(samples).save(file, "WEBP", exact=True, **options)
 
 
-def _encode_bmp(file: BinaryIO, content: Content) -> None:
+def _encode_bmp(file: BinaryIO, image: Pixels, known: Metadata, _: int | None) -> None:
     """Write BMP; of metadata it holds the resolution only."""
     from PIL import Image
 
-    dpi = content.metadata.dpi if content.metadata else None
-    options = {"dpi": dpi} if dpi and max(dpi) < 1e7 else {}
-    Image.fromarray(content.image).save(file, "BMP", **options)
+    options = {"dpi": known.dpi} if known.dpi and max(known.dpi) < 1e7 else {}
+    Image.fromarray(image).save(file, "BMP", **options)
 
 
-def _encode_ome(file: BinaryIO, content: Content) -> None:
-    """Write TIFF with a description in OME-XML."""
-    alpha = content.alpha is not None
-    _encode_tiff(file, content, ome_description(content.image, alpha=alpha, known=content.metadata))
-
-
-def _encode_tiff(file: BinaryIO, content: Content, description: bytes | None = None) -> None:
+def _encode_tiff(
+    file: BinaryIO, samples: Pixels, known: Metadata, _: int | None, *, ome: bool = False
+) -> None:
     """Write TIFF, any depth, deflated, behind its EXIF block if it has one.
 
     tifffile writes the pixels, but no EXIF. The file starts with the EXIF block, with the maker's
@@ -177,39 +146,39 @@ def _encode_tiff(file: BinaryIO, content: Content, description: bytes | None = N
     """
     import tifffile
 
-    image, known = content.image, content.metadata
     # By default tifffile relies on compression to keep a large picture below 4 GB.
-    big = image.nbytes > 2**32 - 2**25
+    big = samples.nbytes > 2**32 - 2**25
     start: dict[str, Any] = {"bigtiff": big}
-    if known:
-        found = parse_block(known.exif)
+    found = parse_block(known.exif)
+    if known.exif:
         software = {exif.SOFTWARE: found.image[exif.SOFTWARE]}
         file.write(serialise(replace(found, image=software), big=big) or b"")
         file.seek(0)
         start = {"append": True}
+    channels = samples.shape[2] if samples.ndim == 3 else 1
     with tifffile.TiffWriter(file, **start) as tif:
         tif.write(
-            content.samples(),
-            photometric="rgb" if image.ndim == 3 else "minisblack",
-            planarconfig="contig" if image.ndim == 3 or content.alpha is not None else None,
-            extrasamples=None if content.alpha is None else ["unassalpha"],
+            samples,
+            photometric="rgb" if channels > 2 else "minisblack",
+            planarconfig="contig" if channels > 1 else None,
+            extrasamples=["unassalpha"] if channels in (2, 4) else None,
             compression="zlib",
             # Half the time of the usual level, for files 3 to 4 % larger.
             compressionargs={"level": 4},
             predictor=True,
-            description=description,
-            software=False if known else f"cofuse {__version__}",
+            description=ome_description(samples, known) if ome else None,
+            software=False if known.exif else f"cofuse {__version__}",
             metadata=None,
             maxworkers=processors(),
         )
-    if not known:
+    if not known.exif:
         return
     directories = exif.Directories(file)
     block = directories.read(directories.first)
     page = directories.read(directories.after(directories.first))
     fields = page | found.image
     fields |= {tag: block[tag] for tag in (exif.EXIF_IFD, exif.GPS_IFD) if tag in block}
-    if description is not None:
+    if ome:
         fields[DESCRIPTION] = page[DESCRIPTION]
     if known.icc:
         fields[ICC] = Field(_UNDEFINED, known.icc)
@@ -219,16 +188,18 @@ def _encode_tiff(file: BinaryIO, content: Content, description: bytes | None = N
 
 
 _DEPTHS = ("uint8", "uint16", "float32", "float64")
-_TIFF, _OME = Format(_DEPTHS, _encode_tiff, True), Format(_DEPTHS, _encode_ome, True)
+_TIFF = Format(_DEPTHS, _encode_tiff, alpha=True)
+_OME = Format(_DEPTHS, partial(_encode_tiff, ome=True), alpha=True)
+_JPEG = Format(("uint8",), _encode_jpeg)
 
 #: Formats by suffix.
 FORMATS = {
-    ".png": Format(("uint8", "uint16"), _encode_png, True),
+    ".png": Format(("uint8", "uint16"), _encode_png, alpha=True),
     ".tif": _TIFF,
     ".tiff": _TIFF,
-    ".jpg": Format(("uint8",), _encode_jpeg),
-    ".jpeg": Format(("uint8",), _encode_jpeg),
-    ".webp": Format(("uint8",), _encode_webp, True),
+    ".jpg": _JPEG,
+    ".jpeg": _JPEG,
+    ".webp": Format(("uint8",), _encode_webp, alpha=True),
     ".bmp": Format(("uint8",), _encode_bmp),
     ".ome.tif": _OME,
     ".ome.tiff": _OME,

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cofuse import __version__
 from cofuse.files import exif
+from cofuse.images import Pixels
 
 XMP, ICC, DESCRIPTION = 700, 34675, 270
 INCH_IN_METRES = 0.0254
@@ -133,22 +132,21 @@ def _positive(text: str | None, scale: float | None) -> float | None:
     return value if math.isfinite(value) and value > 0 else None
 
 
-def ome_description(image: np.ndarray[Any, Any], *, alpha: bool, known: Metadata | None) -> bytes:
+def ome_description(samples: Pixels, known: Metadata) -> bytes:
     """Describe one picture in OME-XML, without the distance between frames: it has no depth."""
     import tifffile
 
-    known = known or Metadata()
     facts: dict[str, Any] = {}
     for axis, value in zip("XY", known.pixel_size or (), strict=False):
         facts |= {f"PhysicalSize{axis}": value, f"PhysicalSize{axis}Unit": "µm"}
-    bits = math.log2(known.white + 1) if known.white and image.dtype.kind == "u" else 0.0
-    if bits and bits == int(bits) <= 8 * image.dtype.itemsize:
+    bits = math.log2(known.white + 1) if known.white and samples.dtype.kind == "u" else 0.0
+    if bits and bits == int(bits) <= 8 * samples.dtype.itemsize:
         facts["SignificantBits"] = int(bits)
-    height, width = image.shape[:2]
-    samples = (3 if image.ndim == 3 else 1) + alpha
-    shape, axes = ((height, width, samples), "YXS") if samples > 1 else ((height, width), "YX")
+    height, width, channels = samples.shape if samples.ndim == 3 else (*samples.shape, 1)
+    axes = "YXS" if channels > 1 else "YX"
     xml = tifffile.OmeXml(Creator=f"cofuse {__version__}")
-    xml.addimage(image.dtype, shape, (1, 1, 1, height, width, samples), axes=axes, **facts)
+    stored = (1, 1, 1, height, width, channels)
+    xml.addimage(samples.dtype, samples.shape, stored, axes=axes, **facts)
     text: str = xml.tostring(declaration=True)
     return text.encode("utf-8")
 

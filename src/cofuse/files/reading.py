@@ -12,7 +12,7 @@ import numpy as np
 
 from cofuse.arguments import check_path
 from cofuse.errors import CofuseError
-from cofuse.files import camera, formats
+from cofuse.files import camera, formats, jpeg
 from cofuse.files.decoding import OnDamage, Picture, RawMode, explained
 from cofuse.files.metadata import Metadata, checked, tiff_metadata
 from cofuse.files.sources import PathLike, format_of, picture_files
@@ -192,7 +192,7 @@ def _inspect(
             if kind == "tiff":
                 pictures += inspect_tiff(file, all_pages=all_pages)
             elif kind == "jpeg":
-                pictures.append(formats.inspect_jpeg(file, on_damage=on_damage))
+                pictures.append(jpeg.inspect_jpeg(file, on_damage=on_damage))
             elif kind == "raw":
                 pictures.append(camera.inspect_raw(file, balance=balance, mode=raw_mode))
             else:
@@ -208,7 +208,7 @@ _INSPECT = {
 }
 _METADATA: dict[str, Callable[[Path], Metadata]] = {
     "tiff": tiff_metadata,
-    "jpeg": formats.jpeg_metadata,
+    "jpeg": jpeg.jpeg_metadata,
     "png": formats.png_metadata,
     "webp": formats.webp_metadata,
     "bmp": formats.bmp_metadata,

@@ -1,42 +1,29 @@
-"""All results of a run appear together, or none does; and locks that end with their process.
+"""Files appear whole or not at all, and all results of a run together.
 
 Every result is written to a hidden folder (a stage) beside its place. When all are written, a
 journal is written too; from then on the run counts as done, and the files are moved to their
 places. A run killed before that leaves only hidden folders, which the next run that writes there
 removes; one killed while files are moved leaves a journal, and the next run moves the rest.
-
-The name of every hidden file or folder holds the machine, the process and the time that process
-started. A later run removes what belongs to a dead process of this machine, and nothing else.
 """
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import json
 import os
-import re
-import secrets
 import shutil
-import socket
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from cofuse.errors import CofuseError
+from cofuse.files.locks import hidden_name, is_abandoned
+from cofuse.files.sources import PathLike
 
-#: In a stage: new files, under the names they will have in the folder around it; empty files named
-#: like those to be removed there; the journal; and the path of the stage that has the journal.
-_FILES, _OUTDATED, _JOURNAL, _HOME = "files", "outdated", "journal.json", "home"
-
-#: Errors of renaming over, or removing, a folder that is not empty.
-_TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
-
-_HIDDEN = re.compile(r"\.cofuse-([0-9a-f]{8})-(\d{1,10})-(\d{1,20})-[0-9a-f]{16}(?:\.tmp)?")
+#: In a stage: new files, by their paths below the folder around it; the journal; and the path of
+#: the stage that has the journal.
+_FILES, _JOURNAL, _HOME = "files", "journal.json", "home"
 
 
 class Transaction:
@@ -57,29 +44,20 @@ class Transaction:
 
     def place(self, path: Path) -> Path:
         """Return where to write what will become ``path``; its folder is made if need be."""
-        staged = self._staged(path, _FILES)
-        self._places[staged] = path
-        return staged
-
-    def remove(self, path: Path) -> None:
-        """Remove a file that is out of date when the others appear."""
-        self._staged(path, _OUTDATED).touch()
-
-    def _staged(self, path: Path, kind: str) -> Path:
-        """Return the path in a stage that stands for ``path``; the stage is made if need be."""
         target = Path(os.path.realpath(path))  # a link is written through, not replaced
         folder = next(parent for parent in target.parents if parent.is_dir())
         stage = folder / self._name
+        staged = stage / _FILES / target.relative_to(folder)
         try:
             if stage not in self._stages:
                 clear_leftovers(folder)
                 self._stages.append(stage)
                 stage.mkdir()
                 (stage / _HOME).write_bytes(os.fsencode(self._stages[0]))
-            staged = stage / kind / target.relative_to(folder)
             staged.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise failed(path, error.strerror) from error
+            raise _failed(path, error.strerror) from error
+        self._places[staged] = path
         return staged
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -99,21 +77,19 @@ class Transaction:
             return
         home = self._stages[0]
         try:
-            if not self._overwrite:
-                for path in self._places.values():
-                    if path.exists():
-                        raise exists(path)
+            taken = [path for path in self._places.values() if path.exists()]
+            if taken and not self._overwrite:
+                raise _exists(taken[0])
             stages = [os.fsdecode(stage) for stage in self._stages]
-            facts = {"overwrite": self._overwrite, "stages": stages}
-            with (home / "new").open("wb") as file:
-                file.write(json.dumps(facts).encode())
+            with (home / "new").open("w", encoding="ascii") as file:
+                json.dump({"overwrite": self._overwrite, "stages": stages}, file)
                 file.flush()
                 os.fsync(file.fileno())
             (home / "new").replace(home / _JOURNAL)  # whole if it is there
         except BaseException as error:
             self._drop()
             if isinstance(error, OSError):
-                raise failed(next(iter(self._places.values())), error.strerror) from error
+                raise _failed(next(iter(self._places.values())), error.strerror) from error
             raise
         try:
             _carry_out(home)
@@ -135,7 +111,7 @@ class Transaction:
             return error
         path, there = error.filename2 or error.filename, ", ".join(map(str, moved.values()))
         if not there:
-            return failed(path, error.strerror)
+            return _failed(path, error.strerror)
         return CofuseError(
             f"{path} could not be written ({error.strerror}), only {there}; mend that and run again"
         )
@@ -188,164 +164,92 @@ def _carry_out(home: Path, *, yielding: bool = False) -> list[Path]:
     stages = [Path(stage) for stage in facts["stages"] if Path(stage).name == home.name]
     moved = []
     for stage in stages:
-        for staged in _files_below(stage / _FILES):
+        for staged in sorted(path for path in (stage / _FILES).rglob("*") if not path.is_dir()):
             target = stage.parent / staged.relative_to(stage / _FILES)
             target.parent.mkdir(parents=True, exist_ok=True)
-            if facts["overwrite"]:
-                staged.replace(target)
-            elif yielding and target.exists() and not target.samefile(staged):
-                continue
-            else:
-                move_without_replacing(staged, target)
-            moved.append(target)
-        for marker in _files_below(stage / _OUTDATED):
-            (stage.parent / marker.relative_to(stage / _OUTDATED)).unlink(missing_ok=True)
+            taken = target.exists() and not target.samefile(staged)
+            if not (yielding and taken and not facts["overwrite"]):
+                _move(staged, target, overwrite=facts["overwrite"])
+                moved.append(target)
     for stage in reversed(stages):  # the journal last
         shutil.rmtree(stage, ignore_errors=True)
     return moved
 
 
-def _files_below(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if not path.is_dir())
-
-
-def move_without_replacing(file: Path, target: Path) -> None:
-    """Rename a finished file, unless the new name was taken meanwhile."""
+def _move(file: Path, target: Path, *, overwrite: bool) -> None:
+    """Rename a finished file; unless it may ``overwrite``, the new name must not be taken."""
+    if overwrite:
+        file.replace(target)
+        return
     try:
         os.link(file, target)
     except FileExistsError as error:
-        if not target.samefile(file):
-            raise exists(target) from error
-        file.unlink()  # stopped half way before
+        if not target.samefile(file):  # else stopped half way before
+            raise _exists(target) from error
     except OSError as error:  # a file system without hard links: look, then rename
         if target.exists():
-            raise exists(target) from error
+            raise _exists(target) from error
         file.replace(target)
-    else:
-        file.unlink()
+        return
+    file.unlink()
 
 
-def exists(path: Path) -> CofuseError:
+def check_destination(path: PathLike, *, overwrite: bool) -> Path:
+    """Refuse a file that may not be replaced, and a folder that cannot be written to."""
+    path = Path(path)
+    folder = path.parent
+    try:
+        if not folder.is_dir():
+            what = "is not a folder" if folder.exists() else "does not exist"
+            raise CofuseError(f"{path} cannot be written: {folder} {what}; create the folder first")
+        if path.is_dir():
+            raise CofuseError(f"{path} is a folder; expected the name of a file to write")
+        if path.exists() and not path.is_file():  # renaming over /dev/null would be the end of it
+            raise CofuseError(f"{path} is not an ordinary file; choose another name")
+        if path.exists() and not overwrite:
+            raise _exists(path)
+    except OSError as error:
+        raise CofuseError(f"{path} cannot be written: {error.strerror}; check the path") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise CofuseError(f"{path} cannot be written: no permission in {folder}; choose another")
+    return path
+
+
+@contextmanager
+def written_whole(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """Open a file for writing that becomes ``path`` on success and vanishes on failure.
+
+    The content goes into a temporary file in the same folder, is flushed to the disk, and then
+    renamed: a reader sees the old file or the new one, never a part.
+    """
+    check_destination(path, overwrite=overwrite)
+    # A link is written through, not replaced. The name is short: `path` may be of full length.
+    target = Path(os.path.realpath(path))
+    clear_leftovers(target.parent)
+    temporary = target.with_name(f"{hidden_name()}.tmp")
+    try:
+        # Opened plainly, not by mkstemp, so that the umask decides on the permissions.
+        with temporary.open("x+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        _move(temporary, target, overwrite=overwrite)
+    except CofuseError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:  # the disk; Pillow; imagecodecs
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise _failed(path, reason) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _exists(path: Path) -> CofuseError:
     """Return the error that a file is in the way."""
     return CofuseError(f"{path} exists; pass `overwrite=True` to replace it")
 
 
-def failed(path: Path | str, reason: str | None) -> CofuseError:
+def _failed(path: Path | str, reason: str | None) -> CofuseError:
     """Return the error that a file could not be written."""
     return CofuseError(
         f"{path} could not be written ({reason}); nothing was left behind, try another folder"
     )
-
-
-def hidden_name() -> str:
-    """Return a new unique name for a hidden file or folder of this process."""
-    pid = os.getpid()
-    return f".cofuse-{_machine()}-{pid}-{_started(pid) or 0}-{secrets.token_hex(8)}"
-
-
-def is_of_this_machine(name: str) -> bool:
-    """Whether a hidden name was made on this machine, where its process can be looked up."""
-    match = _HIDDEN.fullmatch(name)
-    return match is not None and match[1] == _machine()
-
-
-def is_abandoned(name: str) -> bool:
-    """Whether a name is one of `hidden_name`, made by a dead process of this machine."""
-    if not is_of_this_machine(name):
-        return False
-    import psutil
-
-    pid, named = map(int, name.split("-")[2:4])
-    if not psutil.pid_exists(pid):
-        return True
-    started = _started(pid)
-    # Where the time is unknown, the process counts as alive.
-    return started != named and 0 not in (started, named)
-
-
-def who(name: str) -> str:
-    """Say who owns a hidden name: a process of this machine, or another machine."""
-    return f"process {name.split('-')[2]}" if is_of_this_machine(name) else "another machine"
-
-
-@cache
-def _machine() -> str:
-    """Identify this machine, or container, which numbers its own processes."""
-    namespace = ""
-    with suppress(OSError):
-        namespace = str(Path("/proc/self/ns/pid").readlink())
-    return hashlib.sha256(f"{socket.gethostname()} {namespace}".encode()).hexdigest()[:8]
-
-
-def _started(pid: int) -> int | None:
-    """Return when a process started: None if it has ended, 0 if that is unknown.
-
-    On Linux in ticks since the machine started, which setting the clock does not change.
-    """
-    if sys.platform.startswith("linux"):
-        try:
-            text = Path(f"/proc/{pid}/stat").read_text("latin-1")
-        except OSError:  # ended, or hidden from us
-            return 0
-        # The name of the program is in brackets and may hold anything.
-        state, *fields = text.rpartition(")")[2].split()
-        return None if state in "ZX" else int(fields[18])
-    import psutil
-
-    try:
-        return int(100 * psutil.Process(pid).create_time())
-    except psutil.Error:
-        return 0
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[str | None]:
-    """Take a lock; yields None if it was taken, else the hidden name of the living holder.
-
-    A lock is a folder with one file in it, named after its holder. The folder is made under
-    another name and renamed to ``path`` with the file in it. No file system renames over a folder
-    that is not empty, so only one run succeeds. To release a lock, or to remove that of a dead
-    holder, the file of that one name is removed and then the folder if it is empty: a lock that
-    another run took in between stays.
-    """
-    mine = path.with_name(hidden_name())
-    try:
-        mine.mkdir()
-        (mine / mine.name).touch()
-        yield _take(mine, path)
-    finally:
-        shutil.rmtree(mine, ignore_errors=True)
-        _free(path, mine.name)
-
-
-def _take(mine: Path, path: Path) -> str | None:
-    """Rename a folder to the lock; returns the holder if a living one has it."""
-    while True:
-        try:
-            mine.rename(path)
-            return None
-        except OSError as error:
-            if error.errno not in _TAKEN:
-                raise
-        holder = None
-        with suppress(FileNotFoundError):
-            holder = next((entry.name for entry in path.iterdir()), None)
-        if holder is not None and not is_abandoned(holder):
-            return holder
-        _free(path, holder)
-
-
-def _free(lock: Path, holder: str | None) -> None:
-    """Remove a holder's file, and the folder if no other holder's file is in it.
-
-    What may not be removed is an error: `_take` would try for ever.
-    """
-    try:
-        if holder is not None:
-            (lock / holder).unlink()
-        lock.rmdir()
-    except FileNotFoundError:  # another run was faster
-        pass
-    except OSError as error:
-        if error.errno not in _TAKEN:
-            raise

@@ -5,28 +5,20 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from cofuse.arguments import check, check_number, check_path
 from cofuse.errors import CofuseError
-from cofuse.files.encoding import FORMATS, Content, suffix_of
+from cofuse.files.encoding import FORMATS, suffix_of
 from cofuse.files.metadata import Metadata, outgoing
 from cofuse.files.sources import PathLike
-from cofuse.files.transaction import (
-    clear_leftovers,
-    exists,
-    failed,
-    hidden_name,
-    move_without_replacing,
-)
+from cofuse.files.transaction import check_destination, written_whole
 from cofuse.images import Pixels
 from cofuse.images.pixels import white_of_type
 
@@ -100,15 +92,16 @@ def write_image(
                 f"{path} cannot be written with alpha of shape {alpha.shape} and type "
                 f"{alpha.dtype}; expected {image.shape[:2]} and {image.dtype} as the picture has"
             )
-        alpha = _converted(alpha, depth, opaque or white)
-    pixels = _converted(image, depth, white)
+    samples = _converted(image, depth, white)
     if metadata is not None:
         height, width = image.shape[:2]
-        if pixels.dtype != image.dtype.newbyteorder("="):
+        if samples.dtype != image.dtype.newbyteorder("="):
             metadata = replace(metadata, white=None)  # it was of the values before
         metadata = outgoing(metadata, width=width, height=height, colour=image.ndim == 3)
+    if alpha is not None:
+        samples = np.dstack([samples, _converted(alpha, depth, opaque or white)])
     with written_whole(path, overwrite=overwrite) as file:
-        FORMATS[suffix_of(path)].encode(file, Content(pixels, alpha, metadata, quality))
+        FORMATS[suffix_of(path)].encode(file, samples, metadata or Metadata(), quality)
     return path
 
 
@@ -145,58 +138,6 @@ def check_output(
         remedy = " or ".join(suffix for suffix, f in FORMATS.items() if f.alpha)
         raise CofuseError(f"{path} cannot hold transparency; choose {remedy}, or leave alpha out")
     return check_destination(path, overwrite=overwrite)
-
-
-def check_destination(path: PathLike, *, overwrite: bool) -> Path:
-    """Refuse a file that may not be replaced, and a folder that cannot be written to."""
-    path = Path(path)
-    folder = path.parent
-    try:
-        if not folder.is_dir():
-            what = "is not a folder" if folder.exists() else "does not exist"
-            raise CofuseError(f"{path} cannot be written: {folder} {what}; create the folder first")
-        if path.is_dir():
-            raise CofuseError(f"{path} is a folder; expected the name of a file to write")
-        if path.exists() and not path.is_file():  # renaming over /dev/null would be the end of it
-            raise CofuseError(f"{path} is not an ordinary file; choose another name")
-        if path.exists() and not overwrite:
-            raise exists(path)
-    except OSError as error:
-        raise CofuseError(f"{path} cannot be written: {error.strerror}; check the path") from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise CofuseError(f"{path} cannot be written: no permission in {folder}; choose another")
-    return path
-
-
-@contextmanager
-def written_whole(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
-    """Open a file for writing that becomes ``path`` on success and vanishes on failure.
-
-    The content goes into a temporary file in the same folder, is flushed to the disk, and then
-    renamed: a reader sees the old file or the new one, never a part.
-    """
-    check_destination(path, overwrite=overwrite)
-    # A link is written through, not replaced. The name is short: `path` may be of full length.
-    target = Path(os.path.realpath(path))
-    clear_leftovers(target.parent)
-    temporary = target.with_name(f"{hidden_name()}.tmp")
-    try:
-        # Opened plainly, not by mkstemp, so that the umask decides on the permissions.
-        with temporary.open("x+b") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if overwrite:
-            temporary.replace(target)
-        else:
-            move_without_replacing(temporary, target)
-    except CofuseError:
-        raise
-    except (OSError, ValueError, RuntimeError) as error:  # the disk; Pillow; imagecodecs
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise failed(path, reason) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _dtype_at(dtype: np.dtype[Any], depth: BitDepth | None) -> np.dtype[Any]:

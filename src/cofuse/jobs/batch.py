@@ -19,8 +19,8 @@ from cofuse import __version__
 from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
 from cofuse.files import plain, read_stack, write_json
-from cofuse.files.transaction import clear_leftovers, is_of_this_machine, locked, who
-from cofuse.files.writing import check_destination
+from cofuse.files.locks import is_of_this_machine, locked, who
+from cofuse.files.transaction import check_destination, clear_leftovers
 from cofuse.jobs.frames import frames_in_words
 from cofuse.jobs.grouping import Group
 from cofuse.jobs.options import Maps, Request, check_options, read_saved

@@ -1,0 +1,153 @@
+"""JPEG: header, metadata and pixels, damaged ones too.
+
+libjpeg-turbo decodes damaged pixels as well as it can, and warns. Pillow, OpenCV and imagecodecs
+drop the warning, so that a half-grey frame would look like any other. simplejpeg raises it; its
+pixels are the same, to the bit.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import warnings
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from cofuse.errors import CofuseError
+from cofuse.files.decoding import OnDamage, Picture, several_note
+from cofuse.files.exif import Field, parse_block
+from cofuse.files.formats import inspect_with_pillow, opened_with_pillow, warnings_lock
+from cofuse.files.metadata import MOST_BOXES, Metadata
+from cofuse.images import Pixels
+
+#: What a JPEG file puts before an XMP packet, and before each part of a colour profile.
+JPEG_XMP, _ICC = b"http://ns.adobe.com/xap/1.0/\0", b"ICC_PROFILE\0"
+
+_SCAN, _PROGRESSIVE, _METADATA = 0xDA, 0xC2, {*range(0xE0, 0xF0), 0xFE}
+_END = b"\xff\xd9"
+#: Among packed pixels a marker is 0xff followed neither by zero nor by a restart.
+_MARKER = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd8]")
+
+#: The index of a multi-picture file: the tag of its table, the class of an entry.
+_ENTRIES, _CLASS, _PREVIEW = 0xB002, 0xFF0000, 0x010000
+
+#: What libjpeg says of damaged pixels. Other complaints are about headers, which webcams write as
+#: they like, or say that simplejpeg does not know how colours are subsampled.
+_DAMAGE = ("Corrupt JPEG data: ", "Premature end of JPEG file", "Inconsistent progression")
+
+
+def inspect_jpeg(path: Path, *, on_damage: OnDamage) -> Picture:
+    """Read the header of a JPEG file; of a multi-picture file (MPO) that of the first picture."""
+    picture, info = inspect_with_pillow(path, "Jpeg")
+    left_out = several_note(_picture_count(info.get("mp", b"")))
+    warned = False  # a frame may be decoded more than once
+
+    def load() -> Pixels:
+        import imagecodecs
+        import simplejpeg
+
+        nonlocal warned
+        data = path.read_bytes()
+        with suppress(ValueError):
+            kind = "RGB" if picture.colour else "GRAY"
+            pixels: Pixels = simplejpeg.decode_jpeg(data, colorspace=kind)
+            return pixels if picture.colour else pixels[..., 0]
+        pixels = imagecodecs.jpeg8_decode(data)  # raises where nothing can be decoded
+        complaint = _complaint_about_pixels(data)
+        if complaint is None:
+            return pixels
+        if not complaint.startswith(_DAMAGE):
+            return picture.load()  # Pillow notices at least where a file was cut
+        damage = complaint.removeprefix(_DAMAGE[0]) + _blank_end(pixels)
+        if on_damage == "refuse":
+            raise CofuseError(
+                f"{path} is damaged ({damage}); copy the file again, or set on_damage to "
+                "'warn' to take it as it is"
+            )
+        if not warned:
+            warned = True
+            with warnings_lock:  # another thread may have silenced them for Pillow
+                warnings.warn(f"{path} is damaged ({damage}); taken as it is", stacklevel=2)
+        return pixels
+
+    return replace(picture, load=load, left_out=left_out)
+
+
+def jpeg_metadata(file: Path | BinaryIO) -> Metadata:
+    """Collect the metadata that stands before the pixels of a JPEG file."""
+    with opened_with_pillow(file, "Jpeg") as image:
+        info, segments = image.info, [data for _, data in image.applist]
+    # Parts of a profile are numbered and come in any order.
+    profile = sorted(data for data in segments if data.startswith(_ICC))
+    icc = b"".join(data[len(_ICC) + 2 :] for data in profile) or None
+    packets = (data.removeprefix(JPEG_XMP) for data in segments if data.startswith(JPEG_XMP))
+    scale = {1: 1.0, 2: 2.54}.get(info.get("jfif_unit"), 0.0)
+    x, y = (scale * density for density in info.get("jfif_density", (0, 0)))
+    return Metadata(icc, info.get("exif"), next(packets, None), (x, y) if x and y else None)
+
+
+def _picture_count(index: bytes) -> int:
+    """Count the pictures that the index of a multi-picture file lists, without previews."""
+    try:
+        found = parse_block(index, frozenset({_ENTRIES}))
+    except ValueError:
+        return 1
+    table = found.image.get(_ENTRIES, Field(0, b"")).data
+    kinds = struct.iter_unpack(f"{found.order}I12x", table[: len(table) // 16 * 16])
+    return sum(int(kind) & _CLASS != _PREVIEW for (kind,) in kinds)
+
+
+def jpeg_without_metadata(data: bytes) -> bytes:
+    """Return what a decoder needs of a JPEG file's first picture: tables, headers, packed pixels.
+
+    A missing end marker is added, except to progressive files: where these have several scans,
+    only the marker shows that none is missing.
+    """
+    parts, place, in_scan, progressive, end = [b"\xff\xd8"], 2, False, False, _END
+    for _ in range(MOST_BOXES):
+        found = _MARKER.search(data, place)
+        if in_scan:
+            parts.append(data[place : found.start() if found else None].rstrip(b"\xff"))
+        if found is None or found[0] == _END:
+            end = b"" if found is None and progressive else end
+            break
+        marker, start = found[0][-1], found.end()
+        # A segment is stepped over by its length; what follows may be packed pixels.
+        place = start + int.from_bytes(data[start : start + 2], "big")
+        in_scan = marker == _SCAN
+        progressive = progressive or marker == _PROGRESSIVE
+        if marker not in _METADATA:
+            parts.append(data[start - 2 : place])
+    return b"".join(parts) + end
+
+
+def _complaint_about_pixels(data: bytes) -> str | None:
+    """Return what the decoder complains of in the packed pixels of a file, None if of nothing.
+
+    Damaged metadata is ignored, and so are zeros before the end marker or in its place, as some
+    cameras write them; a zero that follows 0xff belongs to the pixels.
+    """
+    import simplejpeg
+
+    data = jpeg_without_metadata(data)
+    packed = data[:-2].rstrip(b"\0")
+    complaints = []
+    for attempt in (data, packed + b"\0" * packed.endswith(b"\xff") + data[-2:]):
+        try:
+            simplejpeg.decode_jpeg(attempt)
+            return None
+        except ValueError as error:
+            complaints.append(str(error))
+    return complaints[0]
+
+
+def _blank_end(pixels: Pixels) -> str:
+    """Say how much at the end is of one colour, as the decoder fills in what is missing."""
+    blank = (pixels == pixels[-1, -1]).reshape(len(pixels), -1).all(axis=1)
+    rows = len(pixels) if blank.all() else int(np.argmin(blank[::-1]))
+    share = rows / len(pixels)
+    return f"; the last {share:.0%} is one colour" if share >= 0.005 else ""
