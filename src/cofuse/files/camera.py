@@ -7,6 +7,7 @@ differ, so all of that is off.
 
 from __future__ import annotations
 
+import importlib
 import io
 from contextlib import suppress
 from importlib import resources
@@ -56,29 +57,31 @@ def raw_metadata(path: Path, mode: RawMode) -> Metadata:
     The file's own colour profile and resolution are left out: they are the preview's, or
     meaningless. Linear values get a profile with sRGB's colours and no gamma.
     """
-    found, icc = Metadata(), None
+    found = Metadata()
     with path.open("rb") as file:
-        is_tiff = file.read(4) in (b"II*\0", b"MM\0*")
-    if is_tiff:
+        start = file.read(4)
+    if start in (b"II*\0", b"MM\0*"):
         found = tiff_metadata(path)
     else:
         # A file may have no preview, or one that is no JPEG.
         with _opened_raw(path) as raw, suppress(Exception):
             preview = io.BytesIO(raw.extract_thumb().data)
             found = Metadata(exif=jpeg_metadata(preview).exif)
-    if mode == "linear":
-        profiles = resources.files("cofuse") / "data" / "profiles"
-        icc = (profiles / "linear-srgb.icc").read_bytes()
-    return Metadata(icc, found.exif, found.xmp)
+    profile = resources.files("cofuse").joinpath("data", "profiles", "linear-srgb.icc")
+    return Metadata(profile.read_bytes() if mode == "linear" else None, found.exif, found.xmp)
+
+
+def _library(name: str, path: Path, kind: str) -> Any:
+    """Import a library of the extra that reads a kind of file."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise CofuseError(f"{path} is {kind}; to read it: pip install 'cofuse[raw]'") from None
 
 
 def _opened_raw(path: Path) -> Any:
     """Open a RAW file up to its header."""
-    try:
-        import rawpy
-    except ImportError:
-        raise CofuseError(f"{path} is camera RAW; to read it: pip install 'cofuse[raw]'") from None
-    raw = rawpy.RawPy()
+    raw = _library("rawpy", path, "camera RAW").RawPy()
     raw.open_file(str(path))
     return raw
 
@@ -119,8 +122,4 @@ def heif_metadata(path: Path) -> Metadata:
 
 def _opened_heif(path: Path) -> Any:
     """Open a HEIC file; pixels are decoded when they are asked for."""
-    try:
-        import pillow_heif
-    except ImportError:
-        raise CofuseError(f"{path} is HEIC; to read it: pip install 'cofuse[raw]'") from None
-    return pillow_heif.open_heif(path, convert_hdr_to_8bit=False)
+    return _library("pillow_heif", path, "HEIC").open_heif(path, convert_hdr_to_8bit=False)

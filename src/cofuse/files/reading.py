@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 
-from cofuse.arguments import check_path
+from cofuse.arguments import check, check_path
 from cofuse.errors import CofuseError
 from cofuse.files import camera, formats, jpeg
 from cofuse.files.decoding import OnDamage, Picture, RawMode, explained
@@ -101,7 +101,6 @@ def read_stack(
     _check_agreement(pictures)
     _warn_of_what_is_left_out(pictures)
     first = pictures[0]
-    readers = [functools.partial(_read_only, picture) for picture in pictures]
     # Without the folders, unless two frames would have the same name then.
     labels = [picture.label for picture in pictures]
     short = [Path(label).name for label in labels]
@@ -109,6 +108,7 @@ def read_stack(
     if white is None and first.dtype.kind == "u":
         white = stated_white(pictures, files[0])
     kind = first.shape, first.dtype
+    readers = [picture.decode for picture in pictures]
     return Stack(readers, white=white, names=names, concurrent=True, kind=kind).read_once()
 
 
@@ -162,13 +162,6 @@ def _warn_of_what_is_left_out(pictures: list[Picture]) -> None:
             warnings.warn(f"{label} {words}{others}", stacklevel=3)
 
 
-def _read_only(picture: Picture) -> Pixels:
-    """Decode a frame that several may share: nobody may write to it."""
-    pixels = picture.decode()
-    pixels.flags.writeable = False
-    return pixels
-
-
 def _inspect(
     files: Sequence[Path],
     *,
@@ -177,16 +170,13 @@ def _inspect(
     on_damage: OnDamage = "refuse",
 ) -> list[Picture]:
     """Find the formats by the first bytes and read the headers of the first or all pages."""
-    if raw_mode not in ("display", "linear"):
-        raise CofuseError(f"`raw_mode` is {raw_mode!r}; expected 'display' or 'linear'")
-    if on_damage not in ("refuse", "warn"):
-        raise CofuseError(f"`on_damage` is {on_damage!r}; expected 'refuse' or 'warn'")
+    check("raw_mode", raw_mode, "'display' or 'linear'", get_args(RawMode).__contains__)
+    check("on_damage", on_damage, "'refuse' or 'warn'", get_args(OnDamage).__contains__)
     # The cheap look at all of them first: headers can be far apart on a disk.
     kinds = [format_of(file) for file in files]
+    # All RAW files are developed as the first is.
+    balance = camera.white_balance(files[kinds.index("raw")]) if "raw" in kinds else None
     pictures: list[Picture] = []
-    balance: list[float] | None = None
-    if "raw" in kinds:  # all are developed as the first is
-        balance = camera.white_balance(files[kinds.index("raw")])
     for file, kind in zip(files, kinds, strict=True):
         with explained(file):
             if kind == "tiff":
