@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import BinaryIO
 
+from cofuse import __version__
+
 #: What a JPEG file puts before the block.
 JPEG_EXIF = b"Exif\0\0"
 
@@ -69,12 +71,12 @@ class Exif:
 
     def number(self, tag: int) -> float | None:
         """Return the first value of a number in the first directory, if it is one."""
-        found = self.image.get(tag)
-        form = {1: "B", SHORT: "H", LONG: "I", RATIONAL: "II"}.get(found.kind) if found else None
-        if not found or not form:
+        found = self.image.get(tag, Field(0, b""))
+        form = {1: "B", SHORT: "H", LONG: "I", RATIONAL: "II"}.get(found.kind)
+        if form is None:
             return None
-        value, *below = struct.unpack_from(self.order + form, found.data)
-        return float(value) if not below else value / below[0] if below[0] else None
+        value, below = (*struct.unpack_from(self.order + form, found.data), 1)[:2]
+        return value / below if below else None
 
     def dpi(self) -> tuple[float, float] | None:
         """Return the pixels an inch across and down, where a unit is given."""
@@ -210,20 +212,18 @@ class Directories:
         self._write(self._word.size, self._word.pack(offset))
 
 
-def updated(
-    exif: Exif, *, width: int, height: int, software: str, dpi: tuple[float, float] | None
-) -> Exif:
-    """Say what is true of the new picture: its size, upright, made by whom and when."""
+def updated(exif: Exif, width: int, height: int, dpi: tuple[float, float] | None) -> Exif:
+    """Say what is true of the new picture: its size, upright, made by this program now."""
 
     def text(value: str) -> Field:
-        return Field(ASCII, value.encode("ascii", "replace") + b"\0")
+        return Field(ASCII, value.encode("ascii") + b"\0")
 
     def number(kind: int, letters: str, *values: int) -> Field:
         return Field(kind, struct.pack(exif.order + letters, *values))
 
     image = exif.image | {
         ORIENTATION: number(SHORT, "H", 1),
-        SOFTWARE: text(software),
+        SOFTWARE: text(f"cofuse {__version__}"),
         DATE_TIME: text(datetime.now().strftime("%Y:%m:%d %H:%M:%S")),
     }
     if dpi:

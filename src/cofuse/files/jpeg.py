@@ -44,13 +44,11 @@ def inspect_jpeg(path: Path, *, on_damage: OnDamage) -> Picture:
     """Read the header of a JPEG file; of a multi-picture file (MPO) that of the first picture."""
     picture, info = inspect_with_pillow(path, "Jpeg")
     left_out = several_note(_picture_count(info.get("mp", b"")))
-    warned = False  # a frame may be decoded more than once
 
     def load() -> Pixels:
         import imagecodecs
         import simplejpeg
 
-        nonlocal warned
         data = path.read_bytes()
         with suppress(ValueError):
             kind = "RGB" if picture.colour else "GRAY"
@@ -68,10 +66,8 @@ def inspect_jpeg(path: Path, *, on_damage: OnDamage) -> Picture:
                 f"{path} is damaged ({damage}); copy the file again, or set on_damage to "
                 "'warn' to take it as it is"
             )
-        if not warned:
-            warned = True
-            with warnings_lock:  # another thread may have silenced them for Pillow
-                warnings.warn(f"{path} is damaged ({damage}); taken as it is", stacklevel=2)
+        with warnings_lock:  # another thread may have silenced them for Pillow
+            warnings.warn(f"{path} is damaged ({damage}); taken as it is", stacklevel=2)
         return pixels
 
     return replace(picture, load=load, left_out=left_out)

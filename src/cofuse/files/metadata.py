@@ -194,8 +194,7 @@ def outgoing(metadata: Metadata, *, width: int, height: int, colour: bool) -> Me
     except ValueError as error:
         warnings.warn(f"the EXIF block is damaged ({error}) and left out", stacklevel=3)
         found = exif.Exif()
-    software = f"cofuse {__version__}"
-    fields = exif.updated(found, width=width, height=height, software=software, dpi=dpi)
+    fields = exif.updated(found, width, height, dpi)
     if icc and icc[16:20] != (b"RGB " if colour else b"GRAY"):
         space = icc[16:20].decode("latin-1").strip()
         kind = "an RGB" if colour else "a grey"

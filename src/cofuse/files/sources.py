@@ -51,10 +51,9 @@ def format_of(path: Path) -> str:
     none of these is a `CofuseError`.
     """
     try:
-        if path.is_dir():
-            raise CofuseError(f"{path} is a folder; expected a picture file")
         if not path.is_file():  # a pipe would block, a device never end
             what = "is not an ordinary file" if path.exists() else "does not exist"
+            what = "is a folder" if path.is_dir() else what
             raise CofuseError(f"{path} {what}; expected a picture file, check the path")
         with path.open("rb") as file:
             start = file.read(16)

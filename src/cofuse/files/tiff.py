@@ -27,9 +27,6 @@ _THUMBNAIL_OR_MASK = 0b101  # bits of the NewSubfileType tag
 _FIRST_PRIVATE_TAG = 32768  # the tags below say how to read the pixels
 _PREMULTIPLIED, _PLAIN_ALPHA = 1, 2  # colours were multiplied by alpha, or not
 _CONTIGUOUS, _PLANES = 1, 2
-_EXTRA_SAMPLE = (
-    "has a sample more than its colours that it does not call transparency; it is left out"
-)
 
 #: The most bytes that one packed byte stands for: unpacked, LZW, JPEG, deflate, PackBits.
 _RATIOS = {1: 1, 5: 4096, 7: 2048, 8: DEFLATE_RATIO, 32946: DEFLATE_RATIO, 32773: 128}
@@ -167,9 +164,10 @@ def _picture(page: Any, label: str, load: Callable[[], Pixels]) -> Picture:
     _check_segments(page, label)
     tag = page.tags.get("Orientation")
     extra, alpha = _extra_sample(page)
+    note = "has a sample more than its colours that it does not call transparency; it is left out"
     return Picture(
         *(label, page.imagewidth, page.imagelength, colour, dtype, load, alpha),
-        left_out=_EXTRA_SAMPLE if extra and not alpha else "",
+        left_out=note if extra and not alpha else "",
         white=_largest_in_use(page),
         orientation=int(tag.value) if tag is not None and tag.value in range(1, 9) else 1,
     )
