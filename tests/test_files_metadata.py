@@ -195,19 +195,6 @@ def test_pillow_sees_the_same(written, name):
             assert image.info["dpi"][0] == pytest.approx(300, abs=0.1)
 
 
-@pytest.mark.parametrize("name", ["8.tif", "16.tif", "float.tif", "16.ome.tif"])
-def test_tifffile_sees_the_same(written, name):
-    with tifffile.TiffFile(written / name) as tif:
-        assert len(tif.pages) == 1
-        tags = tif.pages[0].tags
-        assert tags[34675].value == ICC and tags[700].value.startswith(b"<x:xmpmeta")
-        assert tags["Model"].value == "Canon EOS 5D" and tags["Software"].value == SOFTWARE
-        assert tags["ExifTag"].value["PixelXDimension"] == 60
-        assert tags["GPSTag"].value["GPSLatitudeRef"] == "N"
-        assert tags["XResolution"].value[0] / tags["XResolution"].value[1] == 300
-        assert tif.is_ome == (".ome" in name)
-
-
 @pytest.mark.parametrize(("name", "dtype"), OUTPUTS.items())
 def test_what_was_written_is_read_again(written, name, dtype):
     known = read_metadata(written / name)
