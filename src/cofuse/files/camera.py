@@ -68,7 +68,8 @@ def raw_metadata(path: Path, mode: RawMode) -> Metadata:
             preview = io.BytesIO(raw.extract_thumb().data)
             found = Metadata(exif=jpeg_metadata(preview).exif)
     profile = resources.files("cofuse").joinpath("data", "profiles", "linear-srgb.icc")
-    return Metadata(profile.read_bytes() if mode == "linear" else None, found.exif, found.xmp)
+    icc = profile.read_bytes() if mode == "linear" else None
+    return Metadata(icc=icc, exif=found.exif, xmp=found.xmp)
 
 
 def _library(name: str, path: Path, kind: str) -> Any:
@@ -117,7 +118,8 @@ def inspect_heif(path: Path) -> Picture:
 def heif_metadata(path: Path) -> Metadata:
     """Collect the metadata of a HEIC file."""
     info = _opened_heif(path).info
-    return Metadata(*(info.get(name) or None for name in ("icc_profile", "exif", "xmp")))
+    icc, block, xmp = (info.get(name) or None for name in ("icc_profile", "exif", "xmp"))
+    return Metadata(icc=icc, exif=block, xmp=xmp)
 
 
 def _opened_heif(path: Path) -> Any:

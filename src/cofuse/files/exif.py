@@ -75,8 +75,10 @@ class Exif:
         form = {1: "B", SHORT: "H", LONG: "I", RATIONAL: "II"}.get(found.kind)
         if form is None:
             return None
-        value, below = (*struct.unpack_from(self.order + form, found.data), 1)[:2]
-        return value / below if below else None
+        value, *below = struct.unpack_from(self.order + form, found.data)
+        if below == [0]:
+            return None
+        return float(value / below[0] if below else value)
 
     def dpi(self) -> tuple[float, float] | None:
         """Return the pixels an inch across and down, where a unit is given."""
@@ -106,8 +108,8 @@ class Directories:
     """Reads and writes directories of a TIFF file, of which an EXIF block is one.
 
     ``first`` is the offset of the first one, ``big`` tells whether offsets have 64 bits (BigTIFF).
-    What is written comes at the end of the file, or before a ``hole`` behind it as long as it fits
-    there. A maker's note that was read where the hole begins fills it.
+    New bytes are appended to the file. The range ``hole``, behind its end, is left free for a
+    maker's note that was read there; what fits between end and hole is written there first.
     """
 
     def __init__(self, file: BinaryIO, hole: range = range(0)) -> None:
@@ -172,7 +174,7 @@ class Directories:
         return fields
 
     def reserve(self, size: int) -> int:
-        """Return the offset of free space of so many bytes."""
+        """Return the offset of free space for ``size`` bytes."""
         if self._low + size <= self._hole.start:
             at, self._low = self._low, _even(self._low + size)
         else:
@@ -180,7 +182,7 @@ class Directories:
         return at
 
     def room(self, count: int) -> int:
-        """Return the offset of free space for a directory of so many fields."""
+        """Return the offset of free space for a directory of ``count`` fields."""
         return self.reserve(self._head.size + count * self._entry.size + self._word.size)
 
     def link(self, target: int) -> Field:

@@ -120,7 +120,7 @@ def png_metadata(path: Path) -> Metadata:
     if len(chunks.get(b"pHYs", b"")) == 9:
         x, y, unit = struct.unpack(">IIB", chunks[b"pHYs"])
         dpi = (x * INCH_IN_METRES, y * INCH_IN_METRES) if unit == 1 and x and y else None
-    return Metadata(icc, chunks.get(b"eXIf") or None, xmp, dpi)
+    return Metadata(icc=icc, exif=chunks.get(b"eXIf") or None, xmp=xmp, dpi=dpi)
 
 
 def _png_chunks(path: Path) -> tuple[dict[bytes, bytes], int]:
@@ -169,7 +169,7 @@ def inspect_webp(path: Path) -> Picture:
 def webp_metadata(path: Path) -> Metadata:
     """Collect the metadata of a WebP file."""
     _, info = _opened_webp(path)
-    return Metadata(info.get("icc_profile"), info.get("exif"), info.get("xmp"))
+    return Metadata(icc=info.get("icc_profile"), exif=info.get("exif"), xmp=info.get("xmp"))
 
 
 def _opened_webp(path: Path) -> tuple[Picture, dict[str, Any]]:

@@ -83,7 +83,8 @@ def jpeg_metadata(file: Path | BinaryIO) -> Metadata:
     packets = (data.removeprefix(JPEG_XMP) for data in segments if data.startswith(JPEG_XMP))
     scale = {1: 1.0, 2: 2.54}.get(info.get("jfif_unit"), 0.0)
     x, y = (scale * density for density in info.get("jfif_density", (0, 0)))
-    return Metadata(icc, info.get("exif"), next(packets, None), (x, y) if x and y else None)
+    dpi = (x, y) if x and y else None
+    return Metadata(icc=icc, exif=info.get("exif"), xmp=next(packets, None), dpi=dpi)
 
 
 def _picture_count(index: bytes) -> int:

@@ -34,7 +34,7 @@ _MICROMETRES |= dict.fromkeys(
 _MICROMETRES["inch"] = _MICROMETRES["in"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Metadata:
     """What a file says of its picture, as far as it is kept when frames are fused.
 
@@ -88,7 +88,9 @@ def tiff_metadata(path: Path) -> Metadata:
         del image[DESCRIPTION]
     kept = replace(found, image=image)
     block = exif.serialise(kept) if image or kept.photo or kept.gps else None
-    return Metadata(icc, block, xmp, found.dpi(), pixel_size, white)
+    return Metadata(
+        icc=icc, exif=block, xmp=xmp, dpi=found.dpi(), pixel_size=pixel_size, white=white
+    )
 
 
 def ome_facts(description: bytes) -> tuple[PixelSize | None, int | None]:
