@@ -7,7 +7,6 @@ differ, so all of that is off.
 
 from __future__ import annotations
 
-import importlib
 import io
 from contextlib import suppress
 from importlib import resources
@@ -72,17 +71,13 @@ def raw_metadata(path: Path, mode: RawMode) -> Metadata:
     return Metadata(icc=icc, exif=found.exif, xmp=found.xmp)
 
 
-def _library(name: str, path: Path, kind: str) -> Any:
-    """Import a library of the extra that reads a kind of file."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise CofuseError(f"{path} is {kind}; to read it: pip install 'cofuse[raw]'") from None
-
-
 def _opened_raw(path: Path) -> Any:
     """Open a RAW file up to its header."""
-    raw = _library("rawpy", path, "camera RAW").RawPy()
+    try:
+        import rawpy
+    except ImportError:
+        raise CofuseError(f"{path} is camera RAW; to read it: pip install 'cofuse[raw]'") from None
+    raw = rawpy.RawPy()
     raw.open_file(str(path))
     return raw
 
@@ -124,4 +119,8 @@ def heif_metadata(path: Path) -> Metadata:
 
 def _opened_heif(path: Path) -> Any:
     """Open a HEIC file; pixels are decoded when they are asked for."""
-    return _library("pillow_heif", path, "HEIC").open_heif(path, convert_hdr_to_8bit=False)
+    try:
+        import pillow_heif
+    except ImportError:
+        raise CofuseError(f"{path} is HEIC; to read it: pip install 'cofuse[raw]'") from None
+    return pillow_heif.open_heif(path, convert_hdr_to_8bit=False)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import struct
 import threading
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -34,12 +33,18 @@ _WANTED = {b"IHDR", b"acTL", b"eXIf", b"iCCP", b"pHYs", b"iTXt", b"tRNS"}
 
 @contextmanager
 def opened_with_pillow(file: Path | BinaryIO, kind: str) -> Iterator[Any]:
-    """Open a file with one plugin of Pillow (Jpeg, WebP or Bmp), whatever it warns of.
+    """Open a file with the plugin of Pillow for its kind, whatever that warns of.
 
     The plugin is called directly: ``Image.open`` would warn or refuse from 89 megapixels on, by
     a limit that is one global variable for everyone in the process.
     """
-    plugin = getattr(importlib.import_module(f"PIL.{kind}ImagePlugin"), f"{kind}ImageFile")
+    from PIL import BmpImagePlugin, JpegImagePlugin, WebPImagePlugin
+
+    plugin: Callable[[Any], Any] = {
+        "BMP": BmpImagePlugin.BmpImageFile,
+        "JPEG": JpegImagePlugin.JpegImageFile,
+        "WEBP": WebPImagePlugin.WebPImageFile,
+    }[kind]
     with warnings_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         image = plugin(file)
@@ -54,8 +59,8 @@ def inspect_with_pillow(path: Path, kind: str) -> tuple[Picture, dict[str, Any]]
         note = several_note(getattr(image, "n_frames", 1), "is an animation of")
     # A JPEG block of 64 pixels takes more than a bit, run-length codes of BMP two bytes for up to
     # 255 pixels. Of RGB the fewest bits are meant: JPEG may halve the colours.
-    bits, ratio = 8, {"Jpeg": 2048.0, "Bmp": 1024.0}.get(kind, math.inf)
-    if kind == "Bmp" and mode in ("RGB", "RGBA"):
+    bits, ratio = 8, {"JPEG": 2048.0, "BMP": 1024.0}.get(kind, math.inf)
+    if kind == "BMP" and mode in ("RGB", "RGBA"):
         bits, ratio = 16, 1.0
     check_size(path, width, height, bits=bits, packed=path.stat().st_size, ratio=ratio)
     if mode not in _PILLOW_MODES:
@@ -178,15 +183,15 @@ def _opened_webp(path: Path) -> tuple[Picture, dict[str, Any]]:
     if start[12:16] == b"VP8X":  # the plugin allocates before it tells the size
         width, height = (int.from_bytes(start[k : k + 3], "little") + 1 for k in (24, 27))
         check_size(path, width, height)
-    return inspect_with_pillow(path, "WebP")
+    return inspect_with_pillow(path, "WEBP")
 
 
 def inspect_bmp(path: Path) -> Picture:
     """Read the header of a BMP file."""
-    return inspect_with_pillow(path, "Bmp")[0]
+    return inspect_with_pillow(path, "BMP")[0]
 
 
 def bmp_metadata(path: Path) -> Metadata:
     """Read the resolution of a BMP file, the only metadata it holds."""
-    with opened_with_pillow(path, "Bmp") as image:
+    with opened_with_pillow(path, "BMP") as image:
         return Metadata(dpi=image.info.get("dpi"))

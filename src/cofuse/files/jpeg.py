@@ -42,7 +42,7 @@ _DAMAGE = ("Corrupt JPEG data: ", "Premature end of JPEG file", "Inconsistent pr
 
 def inspect_jpeg(path: Path, *, on_damage: OnDamage) -> Picture:
     """Read the header of a JPEG file; of a multi-picture file (MPO) that of the first picture."""
-    picture, info = inspect_with_pillow(path, "Jpeg")
+    picture, info = inspect_with_pillow(path, "JPEG")
     left_out = several_note(_picture_count(info.get("mp", b"")))
 
     def load() -> Pixels:
@@ -75,7 +75,7 @@ def inspect_jpeg(path: Path, *, on_damage: OnDamage) -> Picture:
 
 def jpeg_metadata(file: Path | BinaryIO) -> Metadata:
     """Collect the metadata that stands before the pixels of a JPEG file."""
-    with opened_with_pillow(file, "Jpeg") as image:
+    with opened_with_pillow(file, "JPEG") as image:
         info, segments = image.info, [data for _, data in image.applist]
     # Parts of a profile are numbered and come in any order.
     profile = sorted(data for data in segments if data.startswith(_ICC))
