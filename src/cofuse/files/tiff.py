@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -58,10 +58,12 @@ def inspect_tiff(path: Path, *, all_pages: bool) -> list[Picture]:
         if all_pages or not several:
             planes = _planes(tif, path)
             if planes > 1 and not several:
-                return [_plane(tif, path, k, planes) for k in range(planes if all_pages else 1)]
+                numbers = range(planes if all_pages else 1)
+                return [_picture(pages[0], path, number, planes) for number in numbers]
             if planes > 1 and tif.is_ome:
                 pages = _in_ome_order(tif, path)
-        return [_page(p, path, several) for p in (pages if all_pages else pages[:1])]
+        pages = pages if all_pages else pages[:1]
+        return [_picture(page, path, page.index if several else None) for page in pages]
 
 
 def has_more_pages(path: Path, most: int) -> bool:
@@ -127,41 +129,27 @@ def _in_ome_order(tif: Any, path: Path) -> list[Any]:
     return [tif.pages.get(k, aspage=True) for k in order if k is not None]
 
 
-def _page(page: Any, path: Path, several: bool) -> Picture:
-    """Describe one page, to be decoded later."""
+def _picture(page: Any, path: Path, number: int | None, planes: int = 1) -> Picture:
+    """Check what a page declares; of several planes that lie in it, describe one by its number."""
+    label = str(path) if number is None else f"{path} page {number + 1}"
+    colour, dtype = _declared(page, label)
+    _check_segments(page, label)
+    stored = tuple(n for axis, n in zip(page.axes, page.shape, strict=True) if axis in "YXS")
+    if planes > 1 and (start := page.parent.series[0].dataoffset) is not None:
+        end = start + planes * math.prod(stored) * page.dtype.itemsize
+        if end > page.parent.filehandle.size:
+            raise damaged(path, f"declares {planes} pictures but ends before the last")
     index = page.index
 
     def load() -> Pixels:
         with _opened(path) as tif:
             page = tif.pages.get(index, aspage=True)
-            # By default tifffile reads 256 MiB of packed pixels ahead.
-            return _interpret(page.asarray(buffersize=_READ_AHEAD), page)
-
-    return _picture(page, f"{path} page {index + 1}" if several else str(path), load)
-
-
-def _plane(tif: Any, path: Path, index: int, count: int) -> Picture:
-    """Describe one plane of a series that lies in a single page."""
-    page = tif.pages[0]
-
-    def load() -> Pixels:
-        with _opened(path) as tif:
+            if planes == 1:  # by default tifffile reads 256 MiB of packed pixels ahead
+                return _interpret(page.asarray(buffersize=_READ_AHEAD), page)
             # Mapped, not read: such files are larger than memory as a rule.
-            volume = tif.asarray(series=0, out="memmap").reshape(count, *stored)
-            return _interpret(np.array(volume[index]), tif.pages[0])
+            volume = tif.asarray(series=0, out="memmap").reshape(planes, *stored)
+            return _interpret(np.array(volume[number]), page)
 
-    picture = _picture(page, f"{path} page {index + 1}", load)
-    stored = tuple(n for axis, n in zip(page.axes, page.shape, strict=True) if axis in "YXS")
-    start, size = tif.series[0].dataoffset, tif.filehandle.size
-    if start is not None and start + count * math.prod(stored) * page.dtype.itemsize > size:
-        raise damaged(path, f"declares {count} pictures but ends before the last")
-    return picture
-
-
-def _picture(page: Any, label: str, load: Callable[[], Pixels]) -> Picture:
-    """Check what a page declares."""
-    colour, dtype = _declared(page, label)
-    _check_segments(page, label)
     tag = page.tags.get("Orientation")
     extra, alpha = _extra_sample(page)
     note = "has a sample more than its colours that it does not call transparency; it is left out"
