@@ -185,16 +185,12 @@ class Directories:
         """Return the offset of free space for a directory of ``count`` fields."""
         return self.reserve(self._head.size + count * self._entry.size + self._word.size)
 
-    def link(self, target: int) -> Field:
-        """Return a field that points to an offset."""
-        return Field(LONG8 if self.big else LONG, self._word.pack(target))
-
     def _write(self, offset: int, data: bytes) -> None:
         self._file.seek(offset)
         self._file.write(data)
 
-    def add(self, fields: Fields, at: int | None = None) -> int:
-        """Write a directory that is the last of its chain, and its values; return its offset."""
+    def add(self, fields: Fields, at: int | None = None) -> Field:
+        """Write a directory that is the last of its chain, and its values; return a link to it."""
         at = self.room(len(fields)) if at is None else at
         table = self._head.pack(len(fields))
         for tag, value in sorted(fields.items()):
@@ -207,11 +203,11 @@ class Directories:
             count = len(value.data) // _SIZES[value.kind]
             table += self._entry.pack(tag, value.kind, count, cell)
         self._write(at, table + self._word.pack(0))
-        return at
+        return Field(LONG8 if self.big else LONG, self._word.pack(at))
 
-    def begin_with(self, offset: int) -> None:
-        """Make a directory the first one."""
-        self._write(self._word.size, self._word.pack(offset))
+    def begin_with(self, link: Field) -> None:
+        """Make the directory that a link points to the first one."""
+        self._write(self._word.size, link.data)
 
 
 def updated(exif: Exif, width: int, height: int, dpi: tuple[float, float] | None) -> Exif:
@@ -273,10 +269,10 @@ def _lay_out(exif: Exif, big: bool) -> bytes:
     # Simple readers expect the first directory first; it points to the others.
     first = block.room(len(image) + bool(photo) + bool(exif.gps))
     if exif.interop and photo:
-        photo = photo | {INTEROP_IFD: block.link(block.add(exif.interop))}
+        photo = photo | {INTEROP_IFD: block.add(exif.interop)}
     for tag, fields in ((EXIF_IFD, photo), (GPS_IFD, exif.gps)):
         if fields:
-            image = image | {tag: block.link(block.add(fields))}
+            image = image | {tag: block.add(fields)}
     block.begin_with(block.add(image, first))
     return file.getvalue().ljust(block.end, b"\0")
 
