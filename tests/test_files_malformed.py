@@ -37,7 +37,7 @@ KNOWN = Metadata(icc=ICC, exif=exif_block(), xmp=XMP, dpi=(300.0, 300.0))
 WRITTEN = [".png", ".jpg", ".webp", ".bmp", ".tif", ".ome.tif"]
 KINDS = [*WRITTEN, "16.png", "palette.png", "alpha.png", "alpha.webp", "progressive.jpg"]
 KINDS += ["pages.tif", "tiles.tif", "big.tif", "imagej.tif", "lzw.tif", "jpeg.tif", "packbits.tif"]
-KINDS += ["grey.bmp"]
+KINDS += ["grey.bmp", "lossy.webp", "libtiff.tif"]
 WITH_EXTRAS = [
     *KINDS,
     pytest.param("heic", marks=pytest.mark.extra("pillow_heif")),
@@ -46,16 +46,16 @@ WITH_EXTRAS = [
 
 
 @cache
-def sample(kind: str) -> bytes:
-    """A whole file of a kind, most of them with metadata."""
+def sample(kind: str, known: Metadata | None = KNOWN) -> bytes:
+    """A whole file of a kind, those that cofuse writes with metadata."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"a{kind}"
         file = io.BytesIO()
         if kind in WRITTEN:
-            return write_image(path, PIXELS, metadata=KNOWN).read_bytes()
+            return write_image(path, PIXELS, metadata=known).read_bytes()
         if kind == "16.png":
             deep = PIXELS.astype(np.uint16) * 257
-            return write_image(path, deep, metadata=KNOWN).read_bytes()
+            return write_image(path, deep, metadata=known).read_bytes()
         if kind.startswith("alpha"):
             return write_image(path, PIXELS, alpha=PIXELS[..., 0]).read_bytes()
         if kind == "heic":
@@ -74,6 +74,10 @@ def sample(kind: str) -> bytes:
             image.save(file, "JPEG", progressive=True)
         elif kind == "grey.bmp":
             image.convert("L").save(file, "BMP")
+        elif kind == "lossy.webp":
+            image.save(file, "WEBP")
+        elif kind == "libtiff.tif":
+            image.save(file, "TIFF", compression="tiff_lzw")
         else:
             options = {
                 "pages.tif": {"photometric": "minisblack", "compression": "zlib"},

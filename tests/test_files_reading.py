@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import subprocess
@@ -27,7 +26,8 @@ from cofuse.files import (
     write_image,
 )
 from cofuse.files.sources import natural_key
-from tests.test_files_malformed import bmp_bomb, png_bomb
+from tests.test_files_malformed import KINDS as SAMPLES
+from tests.test_files_malformed import bmp_bomb, png_bomb, sample
 from tests.test_files_samples import exif_block
 
 rng = np.random.default_rng(7)
@@ -417,40 +417,13 @@ def test_other_colours(tmp_path):
     refuse(tmp_path / "d.tif", "5 samples a pixel")
 
 
-def encoded(kind: str) -> bytes:
-    """A file of each kind, with enough in it to be cut in the middle."""
-    noise = np.random.default_rng(3).integers(0, 256, (40, 50, 3), dtype=np.uint8)
-    file = io.BytesIO()
-    name, _, option = kind.partition("-")
-    if name == "tiff":
-        options = {
-            "strips": {"rowsperstrip": 8, "compression": "zlib"},
-            "tiles": {"tile": (16, 16)},
-            "jpeg": {"compression": "jpeg"},
-            "lzma": {"compression": "lzma"},
-        }[option]
-        tifffile.imwrite(file, noise, photometric="rgb", **options)
-    elif kind == "png-16":
-        return imagecodecs.png_encode(noise.astype(np.uint16) * 257)
-    else:
-        options = {"progressive": {"progressive": True}, "lzw": {"compression": "tiff_lzw"}}
-        options |= {"lossless": {"lossless": True}}
-        kind = {"libtiff": "tiff"}.get(name, name)
-        image = Image.fromarray(noise)
-        (image.quantize(9) if option == "palette" else image).save(
-            file, kind, **options.get(option, {})
-        )
-    return file.getvalue()
-
-
-KINDS = ["png", "png-16", "png-palette", "jpeg", "jpeg-progressive", "webp", "webp-lossless"]
-KINDS += ["bmp", "bmp-palette", "tiff-strips", "tiff-tiles", "tiff-jpeg", "tiff-lzma"]
-KINDS += ["libtiff", "libtiff-lzw"]
+#: Files of several pages are cut in a test of their own.
+KINDS = [kind for kind in SAMPLES if kind not in ("pages.tif", "imagej.tif")]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_truncated_files(tmp_path, kind, capfd):
-    whole = encoded(kind)
+    whole = sample(kind, None)  # without metadata, which may be missing
     path = tmp_path / "whole"
     path.write_bytes(whole)
     expected = read_image(path)
@@ -558,8 +531,8 @@ def test_import_is_light():
 
 
 def test_codecs_are_quiet(tmp_path):
-    files = {"a.tif": encoded("libtiff-lzw")[:-30], "b.png": png_bomb(2_000_000, 400)}
-    files |= {"c.tif": encoded("tiff-strips")[:200], "d.jpg": encoded("jpeg")[:-99]}
+    files = {"a.tif": sample("libtiff.tif")[:-30], "b.png": png_bomb(2_000_000, 400)}
+    files |= {"c.tif": sample("lzw.tif")[:200], "d.jpg": sample(".jpg")[:-99]}
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     code = """if 1:
