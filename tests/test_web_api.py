@@ -74,7 +74,7 @@ def test_frames_come_in_natural_order_and_bad_ones_are_named(client):
     stack = said["stack"]["id"]
     thumbnail = client.get(f"/api/stacks/{stack}/frames/{frame['id']}/thumbnail")
     assert Image.open(io.BytesIO(thumbnail.content)).size == (96, 72)
-    folder = client.app.state.service.store.stack_folder(stack) / "frames"
+    folder = client.app.state.service.store.stacks[stack].folder / "frames"
     assert len(list(folder.iterdir())) == 4  # two frames, two thumbnails, nothing of the bad ones
 
 
@@ -144,7 +144,9 @@ def test_pictures_in_tiles(client, done):
 def test_facts_about_pixels_and_the_whole(client, done):
     job = done["id"]
     pixel = client.get(f"/api/jobs/{job}/pixel?x=10&y=20").json()
-    image = client.app.state.service.viewer.array(client.app.state.service.store.job(job), "result")
+    image = client.app.state.service.viewer.array(
+        client.app.state.service.store.jobs[job], "result"
+    )
     assert pixel["value"] == image[20, 10].tolist()
     assert pixel["frame_name"] == f"f{pixel['frame']}.png" and len(pixel["activity"]) == 3
     assert pixel["activity_decided"] is False, "auto chooses by its model"
@@ -182,7 +184,7 @@ def test_noise_and_metrics_come_when_they_are_known(client, done):
 
 def test_retouching_is_kept_and_can_be_undone(client, done):
     job = done["id"]
-    viewer, record = client.app.state.service.viewer, client.app.state.service.store.job(job)
+    viewer, record = client.app.state.service.viewer, client.app.state.service.store.jobs[job]
     before = np.array(viewer.current(record))
     stroke = {"frame": 2, "radius": 8, "softness": 0.2, "points": [[40, 30], [50, 30]]}
     after = client.put(f"/api/jobs/{job}/strokes", json={"strokes": [stroke]})
@@ -224,9 +226,9 @@ def pixels_of(file: bytes) -> bytes:
 
 def test_what_is_downloaded_stays_while_it_is_retouched(client):
     job = finished(client, start(client, small_stack(client), sigma=0))["id"]
-    record = client.app.state.service.store.job(job)
-    viewer = client.app.state.service.viewer
-    path = viewer.download(record, "png", None)
+    record = client.app.state.service.store.jobs[job]
+    client.get(f"/api/jobs/{job}/download?format=png")
+    (path,) = record.folder.glob("download-*.png")
     before, stroke = path.read_bytes(), {"frame": 2, "radius": 9, "points": [[40, 30]]}
     assert client.put(f"/api/jobs/{job}/strokes", json={"strokes": [stroke]}).status_code == 200
     assert path.read_bytes() == before  # somebody may be in the midst of it
@@ -241,6 +243,7 @@ def test_what_is_downloaded_stays_while_it_is_retouched(client):
 def test_job_deleted_while_it_is_retouched_is_missed(client, monkeypatch):
     job = finished(client, start(client, small_stack(client), sigma=0))["id"]
     service = client.app.state.service
+    folder = service.store.jobs[job].folder
     ask = service.questions.wait_for
 
     def deleting(*arguments):
@@ -252,14 +255,14 @@ def test_job_deleted_while_it_is_retouched_is_missed(client, monkeypatch):
     stroke = {"frame": 2, "radius": 9, "points": [[40, 30]]}
     answer = client.put(f"/api/jobs/{job}/strokes", json={"strokes": [stroke]})
     assert answer.status_code == 404 and "no such job" in answer.json()["error"]
-    assert not service.store.job_folder(job).exists()
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize(
     "name", ['a"b\r\nX-Evil: 1', "日本語 фото", "..", "; filename=x.exe", "a\u202eb"]
 )
 def test_no_name_breaks_out_of_a_header(client, done, name):
-    record = client.app.state.service.store.job(done["id"])
+    record = client.app.state.service.store.jobs[done["id"]]
     kept, record.name = record.name, name
     answer = client.get(f"/api/jobs/{done['id']}/download")
     record.name = kept
@@ -374,7 +377,7 @@ def test_large_frames_are_made_again_when_looked_at(tmp_path: Path):
         with client_of(tmp_path / str(limit), keep_frames=limit) as client:
             job = finished(client, start(client, upload(client, files)["stack"]["id"], sigma=0))
             assert job["state"] == "done" and job["result"]["moved"] > 0.5, job
-            folder = client.app.state.service.store.job_folder(job["id"]) / "frames"
+            folder = client.app.state.service.store.jobs[job["id"]].folder / "frames"
             assert folder.exists() == (limit > 100)
             levels = client.get(f"/api/jobs/{job['id']}/pictures").json()[0]["levels"]
             kept[limit] = [

@@ -14,12 +14,12 @@ import pytest
 
 from cofuse.files import read_image
 from cofuse.images import Stack
+from cofuse.jobs.run import Job
 from cofuse.progress import Progress
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.law import NoiseModel
-from cofuse.web.limits import Config
-from cofuse.web.options import Options, fusing_request
-from cofuse.web.reporting import Pace, Preview
+from cofuse.web.options import Config, Options, fusing_request
+from cofuse.web.reporting import Pace, Preview, reporter
 from cofuse.web.schemas import Result, now
 from cofuse.web.store import Store, folder_bytes
 from cofuse.web.tasks import TASKS
@@ -97,7 +97,7 @@ def test_cancelling_really_stops_and_leaves_the_worker_alive(client, large):
     over = finished(client, job)
     assert over["state"] == "cancelled" and over["error"] is None
     assert over["progress"] < 1
-    folder = client.app.state.service.store.job_folder(job)
+    folder = client.app.state.service.store.jobs[job].folder
     # The record is written beside its place at first.
     until(lambda: [p.name for p in folder.iterdir()] == ["job.json"])
     again = client.post(f"/api/jobs/{job}/cancel").json()
@@ -143,7 +143,7 @@ def test_failure_is_told_by_the_names_people_know(client):
         assert "png" in job["error"] and "/" not in job["error"], job["error"]
     gone = upload(client, {"a.png": png(flat[0]), "b.png": png(flat[0])})["stack"]
     store = client.app.state.service.store
-    record = store.stack(gone["id"])
+    record = store.stacks[gone["id"]]
     store.frame_path(gone["id"], record.frames[1]).write_bytes(b"damaged")
     job = finished(client, start(client, gone["id"]))
     assert job["state"] == "failed" and job["error"].startswith("b.png is not a picture")
@@ -156,7 +156,7 @@ def test_queue_goes_on_when_the_files_of_a_job_vanish(client, large):
     at_work(client, job)
     with halted(client):
         after = start(client, small_stack(client))
-        shutil.rmtree(store.job_folder(job))
+        shutil.rmtree(store.jobs[job].folder)
         client.post(f"/api/jobs/{job}/cancel")
     assert finished(client, job)["state"] in ("cancelled", "failed")
     assert finished(client, after)["state"] == "done"
@@ -171,23 +171,19 @@ def saved_frames(folder, *size):
     return paths
 
 
-def test_preview_grows_before_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("cofuse.web.reporting._RENEW_EVERY", 0.0)
-    monkeypatch.setattr("cofuse.web.reporting._REPORT_EVERY", 0.0)
-    paths = saved_frames(tmp_path, (900, 1200))
-    (tmp_path / "job").mkdir()
+def test_preview_grows_before_the_end(tmp_path):
+    paths, path = saved_frames(tmp_path, (900, 1200)), tmp_path / "preview.jpg"
+    request = fusing_request(tmp_path, paths, Options(sigma=0.0, align=False))
+    job = Job(request)
+    preview = Preview(path, job.frames.stack, 1, every=0.0)
     seen: dict[int, np.ndarray] = {}
 
     def tell(facts):
         if facts.get("preview", 0) not in seen and facts.get("stage") == "fusion":
-            seen[facts["preview"]] = read_image(tmp_path / "job" / "preview.jpg")
+            seen[facts["preview"]] = read_image(path)
 
-    arguments = {
-        "request": fusing_request(tmp_path / "job", paths, Options(sigma=0.0, align=False)),
-        "keep_frames": 0,
-    }
-    TASKS["fuse"](arguments, tell)
-    result = read_image(tmp_path / "job" / "result.tif").astype(int)
+    job.run(reporter(request, preview, tell, every=0.0), preview=preview.paint)
+    result = read_image(request.output).astype(int)
     assert len(seen) >= 3
     near = (abs(shown.astype(int) - result).max(axis=2) < 60 for shown in seen.values())
     bright = [pixels.mean() for pixels in near]
@@ -215,7 +211,7 @@ def test_frames_are_painted_from_by_the_noise_that_was_found(tmp_path, monkeypat
     made = TASKS["fuse"]({"request": request, "keep_frames": 10**9}, lambda _: None)
     assert made["result"]["character"] == ["coarse-grained", "growing with brightness"]
     seen = []
-    monkeypatch.setattr("cofuse.web.retouching.RestoredFrames", lambda _, noise: seen.append(noise))
+    monkeypatch.setattr("cofuse.web.tasks.RestoredFrames", lambda _, noise: seen.append(noise))
     painting = {"folder": str(folder), "strokes": [], "start": "result.npy", "end": "new.npy"}
     painting |= {"white": made["white"], "count": 2}
     for restore in (True, False):
@@ -259,7 +255,7 @@ def test_results_stay_and_interrupted_jobs_are_marked(tmp_path):
 
 @pytest.fixture
 def store(tmp_path):
-    return Store(Config(tmp_path / "data", keep_days=10, keep_size=100_000))
+    return Store(Config(folder=tmp_path / "data", keep_days=10, keep_size=100_000))
 
 
 def filled(store: Store, name: str, days: float, size: int) -> tuple[str, str]:
@@ -269,15 +265,17 @@ def filled(store: Store, name: str, days: float, size: int) -> tuple[str, str]:
     store.finish(job, "cancelled")
     job.ended = stack.used = now() - timedelta(days=days)
     store.save_job(job)
-    store.save_stack(stack)
-    (store.job_folder(job.id) / "result.npy").write_bytes(b"\0" * size)
+    store.stacks.save(stack)
+    (store.jobs[job.id].folder / "result.npy").write_bytes(b"\0" * size)
     return stack.id, job.id
 
 
 def test_old_things_go(store):
     old, new = filled(store, "old", 11, 10), filled(store, "new", 9, 10)
     assert set(store.clean_up()) == set(old)
-    assert [s.id for s in store.stacks()] == [new[0]] and [j.id for j in store.jobs()] == [new[1]]
+    assert [s.id for s in store.stacks.all()] == [new[0]] and [j.id for j in store.jobs.all()] == [
+        new[1]
+    ]
     folder = store.config.folder
     assert {p.name for part in ("stacks", "jobs") for p in (folder / part).iterdir()} == set(new)
 
@@ -286,7 +284,7 @@ def test_oldest_go_while_all_is_too_large(store):
     pairs = [filled(store, f"{k}", 5 - k, 45_000) for k in range(4)]
     store.clean_up()
     assert folder_bytes(store.config.folder) <= 100_000
-    left = {job.id for job in store.jobs()}
+    left = {job.id for job in store.jobs.all()}
     assert left == {pairs[2][1], pairs[3][1]}
 
 
@@ -295,13 +293,13 @@ def test_last_result_stays_however_large(store):
     facts = {"width": 1, "height": 1, "depth": 8, "colour": True, "frames": 1, "sigma": 0.0}
     facts |= {"sigma_estimated": False, "seconds": 1.0, "stages": {}, "hot_pixels": 0, "moved": 0.0}
     facts |= {"device": "cpu", "names": ["a"], "has_depth": False}
-    store.job(job).result = Result.model_validate(facts)
+    store.jobs[job].result = Result.model_validate(facts)
     gone: list[str] = []
     store.forget = gone.append
     other = filled(store, "other", 3, 10)
     assert set(store.clean_up()) == {stack, *other} and gone == [other[1]]
-    assert [j.id for j in store.jobs()] == [job]
-    store.job(job).ended = now() - timedelta(days=11)
+    assert [j.id for j in store.jobs.all()] == [job]
+    store.jobs[job].ended = now() - timedelta(days=11)
     assert store.clean_up() == [job]
 
 
@@ -310,7 +308,7 @@ def test_what_lies_elsewhere_is_left_alone(store, tmp_path):
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "mine.jpg").write_bytes(b"mine")
-    folder = store.stack_folder(stack)
+    folder = store.stacks[stack].folder
     (folder / "frames").rmdir()
     (folder / "frames").symlink_to(precious)
     again = Store(store.config)
@@ -319,23 +317,23 @@ def test_what_lies_elsewhere_is_left_alone(store, tmp_path):
     assert (precious / "mine.jpg").exists() and not folder.exists()
     # A record that names a path is no record.
     other, _ = filled(again, "odd", 0, 1)
-    record = again.stack_folder(other) / "stack.json"
+    record = again.stacks[other].folder / "stack.json"
     facts = json.loads(record.read_text())
     frame = {"id": "x", "name": "x", "format": "png", "width": 1, "height": 1, "depth": 8}
     frame |= {"colour": True, "bytes": 1}
     for wrong in ({"suffix": "/../../x"}, {"suffix": ".png", "id": "../x"}):
         facts["frames"] = [frame | wrong]
         record.write_text(json.dumps(facts))
-        assert other not in [one.id for one in Store(store.config).stacks()]
+        assert other not in [one.id for one in Store(store.config).stacks.all()]
 
 
 def test_what_is_in_use_stays(store):
     stack = store.new_stack("in use")
     job = store.new_job(stack, Options(), "")
     stack.used = job.created = now() - timedelta(days=100)
-    (store.job_folder(job.id) / "big").write_bytes(b"\0" * 200_000)
+    (store.jobs[job.id].folder / "big").write_bytes(b"\0" * 200_000)
     assert store.clean_up() == []
-    assert store.stack(stack.id) is stack and store.job(job.id) is job
+    assert store.stacks[stack.id] is stack and store.jobs[job.id] is job
 
 
 def test_store_survives_what_it_does_not_know(store):
@@ -346,7 +344,7 @@ def test_store_survives_what_it_does_not_know(store):
     (folder / "stacks" / "file").write_text("")
     (folder / "stacks" / "other").mkdir()
     again = Store(store.config)
-    assert len(again.jobs()) == len(again.stacks()) == 1
+    assert len(again.jobs.all()) == len(again.stacks.all()) == 1
     assert (folder / "jobs" / "strange").exists()
 
 

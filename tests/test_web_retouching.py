@@ -16,8 +16,14 @@ from cofuse.errors import CofuseError
 from cofuse.images import Stack
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.law import BANDS, NoiseModel
-from cofuse.web.retouching import RestoredFrames, Stroke, retouch, stroke_window
-from cofuse.web.retouching.strokes import LARGEST_RADIUS, MOST_POINTS, Way, Window
+from cofuse.web.retouching import (
+    LARGEST_RADIUS,
+    MOST_POINTS,
+    RestoredFrames,
+    Stroke,
+    Way,
+    retouch,
+)
 
 DTYPES = ("uint8", "uint16", "float32")
 
@@ -33,16 +39,12 @@ def brush(frame: int, radius: float, softness: float, points: Any) -> Stroke:
     return Stroke(frame=frame, radius=radius, softness=softness, points=points)
 
 
-def _from_zero(window: Window) -> Window:
-    rows, columns = window
-    return slice(0, rows.stop - rows.start), slice(0, columns.stop - columns.start)
-
-
 def depth_in(stroke: Stroke, shape: tuple[int, ...]) -> np.ndarray:
     """How deep inside of a stroke every pixel of a picture lies, seen as painting sees it."""
     depth = np.full(shape[:2], -np.inf, np.float32)
-    if (window := stroke_window(stroke, shape)) is not None:
-        depth[window] = Way(stroke, window).depth(*_from_zero(window))
+    if (window := stroke.window(shape)) is not None:
+        whole = (slice(0, part.stop - part.start) for part in window)
+        depth[window] = Way(stroke, window).depth(*whole)
     return depth
 
 
@@ -112,7 +114,7 @@ def test_moving_everything_moves_the_result(stroke, right, down, dtype):
     here = brush(stroke.frame, stroke.radius, stroke.softness, inside)
     points = tuple((x + right, y + down) for x, y in inside)
     there = brush(stroke.frame, stroke.radius, stroke.softness, points)
-    window = stroke_window(here, (10**6, 10**6))
+    window = here.window((10**6, 10**6))
     assert window is not None
     if window[0].stop > 200 or window[1].stop > 200:
         return  # clipped at the picture's end, where nothing can move along
@@ -211,10 +213,10 @@ def test_strokes_off_the_picture_are_cut_off():
     image, *frames = (picture(seed, 40, 60) for seed in range(2))
     stack = Stack.from_arrays(frames)
     off = brush(0, 10, 0.5, ((-500, 20), (-20, 20)))
-    assert stroke_window(off, image.shape) is None
+    assert off.window(image.shape) is None
     assert (retouch(image, stack, [off]) == image).all()
     half = brush(0, 10, 0.5, ((0, 20),))
-    assert stroke_window(half, image.shape) == (slice(10, 30), slice(0, 10))
+    assert half.window(image.shape) == (slice(10, 30), slice(0, 10))
     result = retouch(image, stack, [half])
     assert (result[20, :4] == frames[0][20, :4]).all() and (result[:, 10:] == image[:, 10:]).all()
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from cofuse.cli.serve import can_show
-from cofuse.web.limits import Config
+from cofuse.web.options import Config
 from cofuse.web.security import is_loopback, is_own_host
 from tests.command_line import run
 from tests.waiting import PATIENCE, until
@@ -190,7 +190,7 @@ def test_server_for_all_addresses_answers_numbers_and_no_foreign_names(tmp_path)
         ("::1", 8765, "[::1]:8765", True),
         ("::1", 8765, "127.0.0.1:8765", False),
     ):
-        assert is_own_host(name, Config(tmp_path, host=host, port=port)) is own, name
+        assert is_own_host(name, Config(folder=tmp_path, host=host, port=port)) is own, name
     assert is_loopback("127.0.0.1") and is_loopback("::1") and is_loopback("localhost")
     assert not is_loopback("0.0.0.0") and not is_loopback("example.org")
 
@@ -217,8 +217,11 @@ def test_every_answer_tells_the_browser_the_rules(client, stranger):
 
 
 def test_token_is_not_shown_where_the_settings_are(tmp_path):
-    assert TOKEN not in repr(Config(tmp_path, token=TOKEN))
-    assert Config(tmp_path).token != Config(tmp_path).token and len(Config(tmp_path).token) >= 32
+    assert TOKEN not in repr(Config(folder=tmp_path, token=TOKEN))
+    assert (
+        Config(folder=tmp_path).token != Config(folder=tmp_path).token
+        and len(Config(folder=tmp_path).token) >= 32
+    )
 
 
 def test_long_requests_are_cut_off(client):

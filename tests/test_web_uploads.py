@@ -129,7 +129,7 @@ def test_too_many_frames_are_refused(client):
     parts = [("file", (f"{k}.png", PICTURE)) for k in range(5)]
     answer = client.post(f"/api/stacks/{stack}/frames", files=parts)
     assert answer.status_code == 413 and "--max-frames" in answer.json()["error"]
-    folder = client.app.state.service.store.stack_folder(stack) / "frames"
+    folder = client.app.state.service.store.stacks[stack].folder / "frames"
     assert len(list(folder.iterdir())) == 8
 
 
@@ -185,12 +185,13 @@ def uploading(client, stack: str, length: int, body: bytes = b""):
 def test_stack_deleted_during_an_upload_leaves_nothing(client, late):
     service, first = client.app.state.service, HEAD + PICTURE
     stack = client.post("/api/stacks", json={}).json()["id"]
+    folder = service.store.stacks[stack].folder
     with uploading(client, stack, len(first) + len(late), first) as line:
         until(lambda: service.uploads.coming[stack])
         assert client.delete(f"/api/stacks/{stack}").status_code == 204
         line.sendall(late)
         assert line.recv(100).split()[1] in (b"404", b"422")
-    assert not service.store.stack_folder(stack).exists()
+    assert not folder.exists()
 
 
 def test_stream_without_an_end_is_cut_off(client, place):
@@ -203,7 +204,7 @@ def test_stream_without_an_end_is_cut_off(client, place):
     except httpx.TransportError:
         pass  # the server hung up while we were still sending
     assert sum(sent) < 50_000_000
-    folder = client.app.state.service.store.stack_folder(stack) / "frames"
+    folder = client.app.state.service.store.stacks[stack].folder / "frames"
     assert not list(folder.iterdir())
     assert client.get(f"/api/stacks/{stack}").json()["frames"] == []
 
@@ -218,7 +219,7 @@ def test_upload_that_breaks_off_leaves_nothing(client):
     stack = client.post("/api/stacks", json={}).json()["id"]
     with uploading(client, stack, 200_000, HEAD + b"abc"):
         pass
-    folder = client.app.state.service.store.stack_folder(stack) / "frames"
+    folder = client.app.state.service.store.stacks[stack].folder / "frames"
     assert client.get(f"/api/stacks/{stack}").json()["frames"] == []
     assert not list(folder.iterdir())
 

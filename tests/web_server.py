@@ -23,7 +23,7 @@ from fastapi import FastAPI
 from PIL import Image
 
 from cofuse.web.app import create_app
-from cofuse.web.limits import Config
+from cofuse.web.options import Config
 from tests.waiting import PATIENCE, until
 
 TOKEN = "a-token-that-only-tests-know"
@@ -90,7 +90,7 @@ def client_of(folder: Path, **options: Any) -> Iterator[AppClient]:
         listener.bind(("127.0.0.1", 0))
         listener.listen(256)
         port = listener.getsockname()[1]
-        app = create_app(Config(folder, port=port, token=TOKEN, **options))
+        app = create_app(Config(folder=folder, port=port, token=TOKEN, **options))
         server = uvicorn.Server(
             uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, lifespan="on")
         )

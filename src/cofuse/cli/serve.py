@@ -81,7 +81,7 @@ def serve(
     import uvicorn
 
     from cofuse.web.app import create_app
-    from cofuse.web.limits import Config
+    from cofuse.web.options import Config
     from cofuse.web.security import is_loopback
 
     if port is not None:
@@ -121,7 +121,8 @@ def serve(
             )
         )
         app.state.service.closing = lambda: server.should_exit
-        address = f"{config.address}?token={config.token}"
+        named = f"[{host}]" if ":" in host else host
+        address = f"http://{named}:{config.port}/?token={config.token}"
         with contextlib.suppress(KeyboardInterrupt), _ending_gently(server):
             # The port listens already: who comes early waits until the server answers.
             print(address, flush=True)

@@ -22,12 +22,12 @@ from starlette.staticfiles import StaticFiles
 from cofuse import __version__
 from cofuse.errors import CofuseError
 from cofuse.web import routes_jobs, routes_stacks, routes_viewer
-from cofuse.web.limits import Config
+from cofuse.web.options import Config
+from cofuse.web.routes_viewer import SUFFIXES
 from cofuse.web.schemas import Device, ErrorLine, Info, Limits, Preset
 from cofuse.web.security import AccessMiddleware
 from cofuse.web.service import Here, Service
 from cofuse.web.store import Busy, Full, Missing, Store
-from cofuse.web.viewer import SUFFIXES
 
 __all__ = ["create_app"]
 

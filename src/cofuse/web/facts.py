@@ -29,26 +29,14 @@ _RELIEF_SIDE = 256
 def pixel_facts(
     x: int, y: int, *, image: Pixels, stack: Stack, maps: Mapping[str, Pixels]
 ) -> dict[str, Any]:
-    """Gather what is known about one pixel; of every frame only a small window is read.
+    """Gather what is known about the pixel in column x and row y, both from 0.
 
-    Parameters
-    ----------
-    x, y
-        Column and row, from 0.
-    image
-        The result, of the frames' shape and dtype.
-    stack
-        The frames, as they were aligned.
-    maps
-        ``source``, ``confidence`` and ``depth`` of the result's size, as far as there are any.
-
-    Returns
-    -------
-    dict
-        ``x``, ``y``; ``value``, native, one a channel; ``frame``, ``confidence`` and ``depth`` of
-        the maps, None where there is none; ``activity`` of every frame here, as the preset ``fast``
-        measures it, in grey levels; ``filters`` of its operator that answer most on the result's
-        patch here, each an index and the size of its answer in grey levels, the largest first.
+    ``image`` is the result, ``stack`` the aligned frames, of which only a small window is read, and
+    ``maps`` holds ``source``, ``confidence`` and ``depth`` as far as there are any. Returned are
+    the native ``value``, one a channel; ``frame``, ``confidence`` and ``depth`` of the maps, None
+    where there is none; ``activity`` of every frame here, as the preset ``fast`` measures it, in
+    grey levels; and the ``filters`` of its operator that answer most on the result's patch here,
+    each an index and the size of its answer in grey levels, the largest first.
     """
     height, width = image.shape[:2]
     if not (0 <= x < width and 0 <= y < height):
@@ -72,10 +60,7 @@ def pixel_facts(
 
 
 def filter_pictures(name: str = _FAST.operator) -> NDArray[np.uint8]:
-    """Show the filters of an operator, each with its own contrast, shape (filters, side, side).
-
-    Grey (128) is zero, black and white are minus and plus the filter's largest weight.
-    """
+    """The filters of an operator as pictures: grey is zero, each has its own contrast."""
     filters = load_operator(name).filters
     largest = np.abs(filters).max(axis=(1, 2), keepdims=True)
     return np.asarray(np.rint(127.5 + 127.5 * filters / largest), np.uint8)
@@ -119,23 +104,11 @@ def histogram(pixels: Pixels, *, white: float) -> dict[str, list[int]]:
 def relief_grid(
     depth: Pixels, image: Pixels, *, white: float, last: float
 ) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-    """Make a small grid of heights from a depth map, and of the picture's colours there.
+    """Make a small grid of heights, 0 to 1, from a depth map, and of the picture's 8-bit RGB there.
 
-    Parameters
-    ----------
-    depth
-        Position along the stack, shape (H, W); the first frame is focused nearest, hence highest.
-    image
-        The picture, shape (H, W) or (H, W, 3).
-    white
-        Value of the picture that stands for white.
-    last
-        Position of the last frame.
-
-    Returns
-    -------
-    heights, colours
-        From 0 to 1, shape (rows, columns), and 8-bit RGB, shape (rows, columns, 3).
+    ``depth`` is the position along the stack, shape (H, W), where the first frame is focused
+    nearest, hence highest; ``last`` is the position of the last frame, and ``white`` the value of
+    ``image`` that stands for white.
     """
     import cv2
 

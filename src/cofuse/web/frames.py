@@ -6,7 +6,6 @@ import math
 import re
 import threading
 import unicodedata
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from cofuse.web.pyramid import eight_bits, encoded
 from cofuse.web.schemas import FrameRecord, Refused, StackRecord
 from cofuse.web.store import Store, new_id
 
-__all__ = ["Arrived", "add_frames", "add_sample", "changed", "clean_name", "thumbnail_path"]
+__all__ = ["Arrived", "add_frames", "add_sample", "clean_name", "thumbnail_path"]
 
 _LONGEST_NAME = 120
 #: Longest side of a thumbnail in pixels.
@@ -66,7 +65,7 @@ def add_frames(
             with _decoding:
                 frame = _look_at(file.path, name, store)
             with store.lock:
-                store.stack(stack.id)  # it may have been deleted meanwhile
+                store.stacks[stack.id]  # it may have been deleted meanwhile
                 most = store.config.max_frames
                 if stack.pages + frame.pages > most:
                     raise CofuseError(f"{name} is one frame too many; a stack may have {most}")
@@ -85,25 +84,13 @@ def add_frames(
             file.path.unlink(missing_ok=True)
             thumbnail_path(file.path).unlink(missing_ok=True)
     with store.lock:
-        store.stack(stack.id)
+        store.stacks[stack.id]
         if added:
             # A new list: one that is being sorted looks empty to other threads.
             stack.frames = sorted(stack.frames, key=lambda frame: natural_key(frame.name))
-            changed(stack)
-            store.save_stack(stack)
+            stack.sigma = None
+            store.stacks.save(stack)
     return added, refused
-
-
-def changed(stack: StackRecord) -> None:
-    """Renew what a stack's record says of its frames: can they be fused as they are?"""
-    stack.sigma = stack.problem = None
-    kinds = Counter(frame.kind for frame in stack.frames)
-    if len(kinds) > 1:
-        usual = kinds.most_common(1)[0][0]
-        odd = next(frame for frame in stack.frames if frame.kind != usual)
-        sizes = {(frame.width, frame.height) for frame in stack.frames}
-        what = "sizes differ" if len(sizes) > 1 else "depths or colours differ"
-        stack.problem = f"{what}: {odd.name} is {odd.kind}, most frames are {usual}"
 
 
 def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
@@ -159,10 +146,9 @@ def add_sample(store: Store) -> StackRecord:
     from cofuse.evaluation.simulation import demo_simulation
 
     stack = store.new_stack("Sample", sample=True)
-    folder = store.stack_folder(stack.id) / "frames"
     arrived = []
     for number, frame in enumerate(demo_simulation().frames, start=1):
-        path = folder / f"{new_id()}.png"
+        path = stack.folder / "frames" / f"{new_id()}.png"
         write_image(path, frame)
         arrived.append(Arrived(f"frame-{number:02}.png", path))
     add_frames(store, stack, arrived)

@@ -39,18 +39,10 @@ Floats = NDArray[np.float32]
 class Pyramid:
     """A picture and its smaller levels, in tiles; several threads may ask for them.
 
-    Parameters
-    ----------
-    pixels
-        The picture, shape (H, W) or (H, W, 3), of any type; may be a mapped file.
-    file
-        A ``.npy`` that keeps the smaller levels; they are made if it is not there.
-    white
-        Value shown as white, or as the last of ``colours``; 0 is black, or the first.
-    colours
-        Colours to show values by, shape (N, 3); only for pixels of shape (H, W).
-    lossless
-        Whether tiles are PNG rather than JPEG.
+    ``pixels``, shape (H, W) or (H, W, 3), may be a mapped file. The smaller levels are kept in
+    ``file``, a ``.npy``, and made if it is not there. ``white`` is the value shown as white, or as
+    the last of ``colours``, shape (N, 3), if a picture of shape (H, W) is shown by them; 0 is black
+    or the first. Tiles are PNG if ``lossless``, else JPEG.
     """
 
     def __init__(

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from cofuse.errors import CofuseError
 from cofuse.files import write_json
 from cofuse.images.memory import available_memory, parse_size
 from cofuse.jobs.options import check_options
-from cofuse.web.limits import Config
-from cofuse.web.options import Options, command_line, fusing_request
+from cofuse.web.options import Config, Options, command_line, fusing_request
 from cofuse.web.schemas import JobRecord, Result, StackRecord, now
 from cofuse.web.store import Full, Missing, Store
-from cofuse.web.worker import Cancelled, Worker, WorkerDied
+from cofuse.web.worker import Cancelled, Worker
 
 __all__ = ["JobQueue", "with_own_names"]
 
 #: Unix niceness of the job process: it takes all processors, yet the page must answer at once.
 _NICENESS = 10
-
-_Value = TypeVar("_Value")
 
 
 class JobQueue:
@@ -34,25 +31,16 @@ class JobQueue:
     def __init__(self, config: Config, store: Store) -> None:
         self.config, self.store = config, store
         self.worker = Worker(niceness=_NICENESS, stop_seconds=config.stop_seconds)
-        self._thread = ThreadPoolExecutor(1, "cofuse queue")
-        #: Of every job that waits or runs: its turn, and what stops it.
-        self._turns: dict[str, tuple[Future[None], threading.Event]] = {}
         self._lock = threading.Lock()
-        self._closing = False
 
     def start(self) -> None:
         """Start the process, which takes a second or two, before there is a job."""
-        self._thread.submit(self.worker.start)
+        self.worker.submit(self.worker.start)
 
     def close(self) -> None:
         """Stop at once; what was not finished is interrupted."""
-        self._closing = True
-        with self._lock:
-            for _, cancel in self._turns.values():
-                cancel.set()
-        self._thread.shutdown(cancel_futures=True)
-        self.worker.stop()
-        for job in self.store.jobs():
+        self.worker.close()
+        for job in self.store.jobs.all():
             if not job.is_over:
                 self.store.finish(job, "interrupted", "the server was stopped")
 
@@ -64,76 +52,69 @@ class JobQueue:
         if 2 * stack.decoded_bytes > free:
             raise CofuseError("there is not enough room on the disk to fuse this stack")
         with self._lock:
-            waiting = sum(job.state == "waiting" for job in self.store.jobs())
+            waiting = sum(job.state == "waiting" for job in self.store.jobs.all())
             if waiting >= self.config.max_waiting:
                 raise Full(f"{waiting} jobs are waiting already; try again later")
             job = self.store.new_job(stack, options, command_line(stack.names, options))
-            cancel = threading.Event()
-            self._turns[job.id] = self._thread.submit(self._take_turn, job, cancel), cancel
+            self.worker.submit(self._take_turn, job)
         return job
 
     def cancel(self, job: JobRecord) -> None:
         """Take a job out of the queue, or stop it; one that is over stays as it is."""
         with self._lock:
-            if job.is_over or job.id not in self._turns:
-                return
-            turn, cancel = self._turns[job.id]
-            if turn.cancel():
-                del self._turns[job.id]
+            if job.state == "waiting":
                 self.store.finish(job, "cancelled")
-            else:
-                cancel.set()
+            elif job.state == "running":
+                self.worker.cancel.set()
                 job.stage = "stopping"
                 job.version += 1
 
-    def _take_turn(self, job: JobRecord, cancel: threading.Event) -> None:
+    def _take_turn(self, job: JobRecord) -> None:
         """Do one job; whatever happens to it, the queue goes on."""
+        with self._lock:
+            if job.is_over:  # cancelled while it waited
+                return
+            self.worker.cancel.clear()
+            job.state, job.started = "running", now()
         try:
-            self._run(job, cancel)
+            self._run(job)
         except Exception as error:  # not even its record could be written
             job.state, job.ended = "failed", now()
             job.error = f"the job's files cannot be written ({type(error).__name__})"
             job.version += 1
-        with self._lock:
-            del self._turns[job.id]
         with suppress(OSError):
             self.store.clean_up()
 
-    def _run(self, job: JobRecord, cancel: threading.Event) -> None:
-        store, folder = self.store, self.store.job_folder(job.id)
-        job.state, job.started = "running", now()
+    def _run(self, job: JobRecord) -> None:
+        store = self.store
         store.save_job(job)
         frames = [store.frame_path(job.stack, frame) for frame in job.frames]
         # What to say instead of our own paths: whole paths first, then their last parts.
         names = {str(path): frame.name for path, frame in zip(frames, job.frames, strict=True)}
         names |= {path.name: frame.name for path, frame in zip(frames, job.frames, strict=True)}
-        names[f"{folder}/"] = ""
+        names[f"{job.folder}/"] = ""
 
         def take(facts: dict[str, Any]) -> None:
             for name, value in facts.items():
-                if name != "stage" or not cancel.is_set():
+                if name != "stage" or not self.worker.cancel.is_set():
                     setattr(job, name, value)
             job.version += 1
 
         try:
-            request = fusing_request(folder, frames, job.options)
+            request = fusing_request(job.folder, frames, job.options)
             arguments = {"request": request, "keep_frames": self.config.keep_frames}
-            found = self.worker.run("fuse", arguments, cancel, take)
-            report = with_own_names(found["report"], names)
-            write_json(folder / "report.json", report, overwrite=True)
-            job.result = Result.model_validate(with_own_names(found["result"], names))
-            job.white = found["white"]
+            made = self.worker.run("fuse", arguments, take)
+            found = with_own_names(made, names)
+            write_json(job.folder / "report.json", found["report"], overwrite=True)
+            job.result, job.white = Result.model_validate(found["result"]), found["white"]
             job.state, job.ended, job.progress = "done", now(), 1.0
             job.seconds_left, job.stage, job.done = None, "", job.total
             store.save_job(job)
         except Cancelled:
-            if self._closing:
+            if self.worker.closing.is_set():
                 store.finish(job, "interrupted", "the server was stopped while the job was running")
             else:
                 store.finish(job, "cancelled")
-        except WorkerDied as error:
-            remedy = "perhaps for want of memory; try fewer or smaller frames"
-            store.finish(job, "failed", f"{error}, {remedy}")
         except CofuseError as error:
             store.finish(job, "failed", with_own_names(str(error), names))
         except (Missing, OSError) as error:
@@ -155,17 +136,13 @@ def _check_job(stack: StackRecord, options: Options) -> None:
     check_options(fusing_request(Path(), [], options))
 
 
-def with_own_names(value: _Value, names: Mapping[str, str]) -> _Value:
+def with_own_names(value: Any, names: Mapping[str, str]) -> Any:
     """Say what clients call their frames instead of our paths, in texts at any depth.
 
-    ``names`` maps what may stand in a text to what shall stand there, the longest first.
+    ``value`` is what JSON can hold; ``names`` maps what may stand in a text to what shall stand
+    there, the longest first.
     """
-    changed: Any = value
-    if isinstance(value, str):
-        for ours, theirs in names.items():
-            changed = changed.replace(ours, theirs)
-    elif isinstance(value, dict):
-        changed = {with_own_names(k, names): with_own_names(v, names) for k, v in value.items()}
-    elif isinstance(value, list):
-        changed = [with_own_names(item, names) for item in value]
-    return changed  # type: ignore[no-any-return]
+    text = json.dumps(value)
+    for ours, theirs in names.items():
+        text = text.replace(json.dumps(ours)[1:-1], json.dumps(theirs)[1:-1])
+    return json.loads(text)

@@ -6,20 +6,14 @@ import math
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
 
 from cofuse.images import Pixels, Stack
 from cofuse.jobs import Request
 from cofuse.progress import Progress, ProgressCallback
 from cofuse.web.pyramid import eight_bits, encoded
+from cofuse.web.worker import Report
 
-__all__ = ["Pace", "Preview", "Tell", "reporter"]
-
-#: Sends a report to the server; an empty one only asks whether to stop.
-Tell = Callable[[dict[str, Any]], None]
-
-#: Seconds between two reports of one stage.
-_REPORT_EVERY = 0.15
+__all__ = ["Pace", "Preview", "reporter"]
 
 #: Share of the time that each stage takes, with five frames of 6 megapixels on two processors.
 _STAGES = {
@@ -35,8 +29,8 @@ _STAGES = {
 #: Below this share too little is measured to say the time left.
 _LEAST_SHARE = 0.05
 
-#: Longest side of a preview in pixels, brightness of what is not fused yet, seconds between two.
-_LONGEST, _DIM, _RENEW_EVERY = 1200, 0.35, 0.5
+#: Longest side of a preview in pixels, and brightness of what is not fused yet.
+_LONGEST, _DIM = 1200, 0.35
 
 
 class Pace:
@@ -67,11 +61,12 @@ class Pace:
 class Preview:
     """A small JPEG of the result, renewed as parts of it are finished; the rest is a dim frame.
 
-    The picture is written to ``path``; it begins as frame ``index`` of ``stack``.
+    The picture is written to ``path``, every so many seconds at most; it begins as frame ``index``
+    of ``stack``.
     """
 
-    def __init__(self, path: Path, stack: Stack, index: int) -> None:
-        self._path, self.version = path, 0
+    def __init__(self, path: Path, stack: Stack, index: int, *, every: float = 0.5) -> None:
+        self._path, self._every, self.version = path, every, 0
         self.begin(stack, index)
 
     def begin(self, stack: Stack, index: int) -> None:
@@ -93,7 +88,7 @@ class Preview:
 
     def written(self) -> int:
         """Write the picture if it is time to; return its version."""
-        if self._changed and time.monotonic() - self._last > _RENEW_EVERY:
+        if self._changed and time.monotonic() - self._last > self._every:
             self._write()
         return self.version
 
@@ -105,8 +100,10 @@ class Preview:
         self._changed, self._last = False, time.monotonic()
 
 
-def reporter(request: Request, preview: Preview, tell: Tell) -> ProgressCallback:
-    """Make a progress callback that reports to the server, a few times a second at most."""
+def reporter(
+    request: Request, preview: Preview, tell: Report, *, every: float = 0.15
+) -> ProgressCallback:
+    """Make a progress callback that reports each stage every so many seconds at most."""
     left_out = {
         "hot pixels": request.reading.hot_pixels == "off",
         "align": not request.aligning.align,
@@ -120,7 +117,7 @@ def reporter(request: Request, preview: Preview, tell: Tell) -> ProgressCallback
         nonlocal last
         share, left = pace.step(progress)
         moment = time.monotonic()
-        if progress.stage == last[0] and moment - last[1] < _REPORT_EVERY:
+        if progress.stage == last[0] and moment - last[1] < every:
             tell({})
             return
         last = progress.stage, moment

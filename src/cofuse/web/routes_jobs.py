@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
+from fastapi.responses import StreamingResponse
+from pydantic import TypeAdapter, ValidationError
 
-from cofuse.web.events import job_events
 from cofuse.web.options import Options, command_line
 from cofuse.web.schemas import Command, Job, JobRecord, NewJob
-from cofuse.web.service import AnyJob, Here
-from cofuse.web.store import content_of
+from cofuse.web.service import AnyJob, Here, Service
+from cofuse.web.store import Full, content_of
 
 __all__ = ["router"]
 
@@ -21,21 +24,27 @@ router = APIRouter(tags=["jobs"])
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/event-stream": {}}, "description": "jobs as they change"}
 }
+#: Leaves out those fields of a record that clients do not see.
+_WIRE = TypeAdapter(Job)
+#: Seconds between two looks at the jobs; looking costs less than waking streams from threads.
+_LOOK_EVERY = 0.2
+#: Seconds of silence after which a comment shows that the connection lives.
+_ALIVE_EVERY = 10.0
 
 
 @router.post("/jobs", response_model=Job, status_code=202)
 def new_job(new: NewJob, here: Here) -> JobRecord:
     """Start a job, or put it at the end of the queue."""
-    return here.queue.submit(here.store.stack(new.stack), new.options)
+    return here.queue.submit(here.store.stacks[new.stack], new.options)
 
 
 @router.get("/jobs", response_model=list[Job])
 async def list_jobs(here: Here) -> list[JobRecord]:
     """All jobs, newest first."""
-    return here.store.jobs()
+    return here.store.jobs.all()
 
 
-@router.get("/command", response_model=Command)
+@router.get("/command")
 async def command(
     stack: str, here: Here, options: Annotated[str, Query(max_length=2000)] = "{}"
 ) -> Command:
@@ -44,25 +53,13 @@ async def command(
         chosen = Options.model_validate_json(options)
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from error
-    return Command(command=command_line(here.store.stack(stack).names, chosen))
-
-
-@router.get("/events", response_class=Response, responses=_STREAM)
-async def all_events(here: Here) -> Response:
-    """Follow all jobs."""
-    return job_events(here.store.jobs, here.watchers, here.closing, until_over=False)
+    return Command(command=command_line(here.store.stacks[stack].names, chosen))
 
 
 @router.get("/jobs/{job}", response_model=Job)
 async def one_job(job: AnyJob) -> JobRecord:
     """One job."""
     return job
-
-
-@router.get("/jobs/{job}/events", response_class=Response, responses=_STREAM)
-async def events(job: AnyJob, here: Here) -> Response:
-    """Follow one job to its end."""
-    return job_events(lambda: [job], here.watchers, here.closing, until_over=True)
 
 
 @router.post("/jobs/{job}/cancel", response_model=Job)
@@ -83,7 +80,50 @@ def delete_job(job: str, here: Here) -> None:
     response_class=Response,
     responses={200: {"content": {"image/jpeg": {}}}},
 )
-def preview(job: AnyJob, here: Here) -> Response:
+def preview(job: AnyJob) -> Response:
     """Show what is fused so far, the rest dim."""
-    data = content_of(here.store.job_folder(job.id) / "preview.jpg", "there is no preview yet")
+    data = content_of(job.folder / "preview.jpg", "there is no preview yet")
     return Response(data, media_type="image/jpeg")
+
+
+@router.get("/events", response_class=Response, responses=_STREAM)
+async def all_events(here: Here) -> Response:
+    """Follow all jobs."""
+    return _event_stream(here, here.store.jobs.all, until_over=False)
+
+
+@router.get("/jobs/{job}/events", response_class=Response, responses=_STREAM)
+async def events(job: AnyJob, here: Here) -> Response:
+    """Follow one job to its end."""
+    return _event_stream(here, lambda: [job], until_over=True)
+
+
+def _event_stream(
+    here: Service, jobs: Callable[[], list[JobRecord]], *, until_over: bool
+) -> Response:
+    """Send each job when it has changed, until the server stops, or all are over if asked for."""
+    if here.watchers.locked():
+        raise Full("too many are watching already; close some pages")
+
+    async def stream() -> AsyncIterator[str]:
+        seen: dict[str, tuple[int, str]] = {}
+        async with here.watchers:
+            spoken = time.monotonic()
+            yield "retry: 1000\n\n"
+            while not here.closing():
+                watched = jobs()
+                over = all(job.is_over for job in watched)
+                for job in reversed(watched):
+                    state = job.version, job.state
+                    if seen.get(job.id) != state:
+                        seen[job.id] = state
+                        spoken = time.monotonic()
+                        yield f"event: job\ndata: {_WIRE.dump_json(job).decode()}\n\n"
+                if until_over and over:
+                    return
+                if time.monotonic() - spoken > _ALIVE_EVERY:
+                    spoken = time.monotonic()
+                    yield ": still here\n\n"
+                await asyncio.sleep(_LOOK_EVERY)
+
+    return StreamingResponse(stream(), media_type="text/event-stream")

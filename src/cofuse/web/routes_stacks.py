@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from cofuse.errors import CofuseError
-from cofuse.web.frames import add_frames, add_sample, changed, clean_name, thumbnail_path
+from cofuse.web.frames import add_frames, add_sample, clean_name, thumbnail_path
 from cofuse.web.schemas import (
     FrameRecord,
     NewStack,
@@ -34,7 +34,7 @@ _BODY = {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}
 @router.get("/stacks", response_model=list[Stack])
 async def list_stacks(here: Here) -> list[StackRecord]:
     """All stacks, newest first."""
-    return here.store.stacks()
+    return here.store.stacks.all()
 
 
 @router.post("/stacks", response_model=Stack, status_code=201)
@@ -46,10 +46,8 @@ def new_stack(new: NewStack, here: Here) -> StackRecord:
 @router.post("/stacks/sample", response_model=Stack, status_code=201)
 def new_sample(here: Here) -> StackRecord:
     """Make a stack of sample frames, or find the one there is."""
-    for stack in here.store.stacks():
-        if stack.sample and stack.frames:
-            return stack
-    return add_sample(here.store)
+    samples = (stack for stack in here.store.stacks.all() if stack.sample and stack.frames)
+    return next(samples, None) or add_sample(here.store)
 
 
 @router.get("/stacks/{stack}", response_model=Stack)
@@ -59,20 +57,18 @@ async def one_stack(stack: AnyStack) -> StackRecord:
 
 
 @router.patch("/stacks/{stack}", response_model=Stack)
-def change_stack(stack: str, change: StackChange, here: Here) -> StackRecord:
+def change_stack(stack: AnyStack, change: StackChange, here: Here) -> StackRecord:
     """Give a stack another name, its frames another order."""
-    store = here.store
-    with store.lock:
-        record = store.stack(stack)
+    with here.store.lock:
         if change.order is not None:
-            by_id = {frame.id: frame for frame in record.frames}
+            by_id = {frame.id: frame for frame in stack.frames}
             if sorted(change.order) != sorted(by_id):
                 raise CofuseError("the order must name every frame of the stack once")
-            record.frames = [by_id[identifier] for identifier in change.order]
+            stack.frames = [by_id[identifier] for identifier in change.order]
         if change.name is not None:
-            record.name = clean_name(change.name, record.name)
-        store.save_stack(record)
-    return record
+            stack.name = clean_name(change.name, stack.name)
+        here.store.stacks.save(stack)
+    return stack
 
 
 @router.delete("/stacks/{stack}", status_code=204)
@@ -92,20 +88,19 @@ async def upload(stack: AnyStack, request: Request, here: Here) -> dict[str, Any
 
 
 @router.delete("/stacks/{stack}/frames/{frame}", response_model=Stack)
-def delete_frame(stack: str, frame: str, here: Here) -> StackRecord:
+def delete_frame(stack: AnyStack, frame: str, here: Here) -> StackRecord:
     """Take a frame out of a stack."""
     store = here.store
     with store.lock:
-        record = store.stack(stack)
-        found = _frame(record, frame)
+        found = _frame(stack, frame)
         store.check_unused(stack)
-        record.frames.remove(found)
-        changed(record)
-        store.save_stack(record)
-        path = store.frame_path(stack, found)
+        stack.frames = [one for one in stack.frames if one is not found]
+        stack.sigma = None
+        store.stacks.save(stack)
+        path = store.frame_path(stack.id, found)
         path.unlink(missing_ok=True)
         thumbnail_path(path).unlink(missing_ok=True)
-    return record
+    return stack
 
 
 @router.get(
@@ -135,7 +130,7 @@ def noise(stack: AnyStack, here: Here, response: Response) -> dict[str, Any]:
             return {"pending": True}
         with here.store.lock:
             stack.sigma, stack.character = float(found["sigma"]), found["character"]
-            here.store.save_stack(stack)
+            here.store.stacks.save(stack)
     return {"sigma": stack.sigma, "character": stack.character}
 
 

@@ -5,20 +5,27 @@ from __future__ import annotations
 import base64
 import html
 import json
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 
+from cofuse.errors import CofuseError
+from cofuse.files import read_alpha, read_metadata, write_image
 from cofuse.fusion.presets import FastSettings
-from cofuse.web.facts import filter_pictures, relief_grid
+from cofuse.images import Stack
+from cofuse.web.facts import filter_pictures, pixel_facts, relief_grid
 from cofuse.web.facts import histogram as count
+from cofuse.web.pyramid import OVERLAP, TILE
 from cofuse.web.schemas import AnyJSON, Job, JobRecord, Pending, PictureInfo, Strokes
 from cofuse.web.service import FOREVER, DoneJob, Here
 from cofuse.web.store import Missing, content_of
-from cofuse.web.viewer import SUFFIXES, result_of
+from cofuse.web.viewer import MAPS, result_file, result_of, strokes_of
 
-__all__ = ["router"]
+__all__ = ["SUFFIXES", "router"]
+
+SUFFIXES = {"tiff": ".tif", "png": ".png", "jpeg": ".jpg"}
 
 router = APIRouter(tags=["results"])
 
@@ -27,10 +34,27 @@ _BYTES: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/jobs/{job}/pictures", response_model=list[PictureInfo])
+@router.get("/jobs/{job}/pictures")
 def pictures(job: DoneJob, here: Here) -> list[PictureInfo]:
     """What there is to look at."""
-    return here.viewer.pictures(job)
+    result = result_of(job)
+    titles = {"result": "Result", "average": "Average of the frames"}
+    titles |= {f"frame-{index}": name for index, name in enumerate(result.names)}
+    titles |= {name: MAPS[name] for name in here.viewer.maps(job)}
+    levels = here.viewer.pyramid(job, "result").top + 1
+    return [
+        PictureInfo(
+            name=name,
+            title=title,
+            width=result.width,
+            height=result.height,
+            tile=TILE,
+            overlap=OVERLAP,
+            levels=levels,
+            format="png" if name in MAPS else "jpeg",
+        )
+        for name, title in titles.items()
+    ]
 
 
 @router.get(
@@ -71,11 +95,12 @@ def pixel(
     Activity and filters are the preset ``fast``'s measure of sharpness; ``activity_decided`` says
     whether the frames were chosen by it. The other presets choose by measures of their own.
     """
-    found = here.viewer.pixel(job, x, y)
-    frame = found["frame"]
+    viewer, names = here.viewer, result_of(job).names
+    stack = Stack([partial(viewer.frame, job, k) for k in range(len(names))], white=job.white)
+    found = pixel_facts(x, y, image=viewer.current(job), stack=stack, maps=viewer.maps(job))
     return {
         **found,
-        "frame_name": None if frame is None else result_of(job).names[frame],
+        "frame_name": None if found["frame"] is None else names[found["frame"]],
         "activity_decided": job.options.preset == "fast",
     }
 
@@ -92,10 +117,9 @@ def relief(job: DoneJob, here: Here) -> Response:
     last = float(max(result_of(job).frames - 1, 1))
     depth, picture = here.viewer.array(job, "depth"), here.viewer.current(job)
     heights, colours = relief_grid(depth, picture, white=job.white, last=last)
-    rows, columns = heights.shape
     facts = {
-        "columns": columns,
-        "rows": rows,
+        "columns": heights.shape[1],
+        "rows": heights.shape[0],
         "heights": heights.astype(float).round(4).ravel().tolist(),
         "colours": base64.b64encode(colours.tobytes()).decode(),
     }
@@ -105,11 +129,11 @@ def relief(job: DoneJob, here: Here) -> Response:
 @router.get("/jobs/{job}/metrics", response_model=None, responses={202: {"model": Pending}})
 def metrics(job: DoneJob, here: Here, response: Response) -> AnyJSON:
     """Score the result against the frames: values by name, and the part that was measured."""
-    result, folder = result_of(job), here.store.job_folder(job.id)
+    frames = result_of(job).frames
     if job.metrics is None:
-        if not all((folder / "frames" / f"{k:04d}.npy").exists() for k in range(result.frames)):
+        if not all((job.folder / "frames" / f"{k:04d}.npy").exists() for k in range(frames)):
             raise Missing("the frames are too large to be kept; measure with cofuse evaluate")
-        arguments = {"folder": str(folder), "white": job.white, "count": result.frames}
+        arguments = {"folder": str(job.folder), "white": job.white, "count": frames}
         found = here.questions.ask(f"metrics {job.id}", "metrics", arguments)
         if found is None:
             response.status_code = 202
@@ -120,10 +144,10 @@ def metrics(job: DoneJob, here: Here, response: Response) -> AnyJSON:
     return job.metrics
 
 
-@router.get("/jobs/{job}/strokes", response_model=Strokes)
-def strokes(job: DoneJob, here: Here) -> Strokes:
+@router.get("/jobs/{job}/strokes")
+def strokes(job: DoneJob) -> Strokes:
     """The strokes the result was retouched with."""
-    return here.viewer.strokes(job)
+    return strokes_of(job)
 
 
 @router.put("/jobs/{job}/strokes", response_model=Job)
@@ -140,15 +164,36 @@ def download(
     format: Literal["tiff", "png", "jpeg"] = "tiff",
     depth: Annotated[Literal["8", "16"] | None, Query()] = None,
 ) -> Response:
-    """The result as a file; without ``depth`` as deep as the frames, if the format holds that."""
-    path = here.viewer.download(job, format, None if depth is None else int(depth))
+    """The result as a file, with all metadata, made when it is first asked for.
+
+    Without ``depth`` it is as deep as the frames, if the format holds that.
+    """
+    if format == "jpeg" and depth == "16":
+        raise CofuseError("JPEG holds 8 bits only; ask for depth 8, or another format")
+    whole, own = job.folder / "result.tif", result_of(job).depth
+    deepest = {"png": 16, "jpeg": 8, "tiff": own}[format]
+    bits = min(own, deepest) if depth is None else int(depth)
+    version = job.retouched
+    path = job.folder / f"download-{version}-{bits}{SUFFIXES[format]}"
+    if format == "tiff" and bits == own and not version:
+        path = whole  # as the job wrote it
+    if not path.exists():
+        write_image(
+            path,
+            here.viewer.array(job, result_file(version)),
+            metadata=read_metadata(whole),
+            alpha=None if format == "jpeg" else read_alpha(whole),
+            depth=None if bits == own else bits,  # type: ignore[arg-type]
+            white=job.white,
+            overwrite=True,
+        )
     return FileResponse(path, filename=f"{job.name}-fused{SUFFIXES[format]}")
 
 
 @router.get("/jobs/{job}/report", response_model=None)
-def report(job: DoneJob, here: Here, format: Literal["json", "html"] = "json") -> Response:
+def report(job: DoneJob, format: Literal["json", "html"] = "json") -> Response:
     """What the job did, in all detail."""
-    text = content_of(here.store.job_folder(job.id) / "report.json", "there is no report")
+    text = content_of(job.folder / "report.json", "there is no report")
     if format == "json":
         return Response(text, media_type="application/json")
     return HTMLResponse(_page(job, json.loads(text)))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field, computed_field
 
-from cofuse.web.options import Options
-from cofuse.web.retouching.strokes import Stroke
+from cofuse.web.options import Options, Strict
+from cofuse.web.retouching import Stroke
 
 State = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
 
@@ -21,12 +23,6 @@ Name = Annotated[str, Field(max_length=200)]
 def now() -> datetime:
     """The present, as it is written into records."""
     return datetime.now(UTC)
-
-
-class _Strict(BaseModel):
-    """What clients send: a word that is not known is a mistake."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class ErrorLine(BaseModel):
@@ -87,17 +83,17 @@ class Frame(BaseModel):
     bytes: int
     pages: int = 1
 
+    @property
+    def kind(self) -> str:
+        """Size, colour and depth in words; frames of one stack must agree in it."""
+        return f"{self.width}x{self.height} {'RGB' if self.colour else 'grey'} {self.depth} bits"
+
 
 class FrameRecord(Frame):
     """A frame and the ending of its file."""
 
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
     suffix: Annotated[str, Field(pattern=r"^(\.[a-z0-9]{1,5})?$")]
-
-    @property
-    def kind(self) -> str:
-        """Size, colour and depth in words; frames of one stack must agree in it."""
-        return f"{self.width}x{self.height} {'RGB' if self.colour else 'grey'} {self.depth} bits"
 
 
 class Stack(BaseModel):
@@ -108,13 +104,26 @@ class Stack(BaseModel):
     created: datetime
     frames: list[Frame] = []
     sample: bool = False
-    problem: str | None = None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def problem(self) -> str | None:
+        """Why the frames cannot be fused as they are; None if they can."""
+        kinds = Counter(frame.kind for frame in self.frames)
+        if len(kinds) < 2:
+            return None
+        usual = kinds.most_common(1)[0][0]
+        odd = next(frame for frame in self.frames if frame.kind != usual)
+        sizes = {(frame.width, frame.height) for frame in self.frames}
+        what = "sizes differ" if len(sizes) > 1 else "depths or colours differ"
+        return f"{what}: {odd.name} is {odd.kind}, most frames are {usual}"
 
 
 class StackRecord(Stack):
-    """A stack and what was found out about it."""
+    """A stack, its folder, and what was found out about it."""
 
     frames: list[FrameRecord] = []  # type: ignore[assignment]
+    folder: Path = Field(default=Path(), exclude=True)
     used: datetime = Field(default_factory=now)
     sigma: float | None = None
     #: What is remarkable about the noise, in words.
@@ -136,19 +145,14 @@ class StackRecord(Stack):
         """Frames in all files."""
         return sum(frame.pages for frame in self.frames)
 
-    @property
-    def file_bytes(self) -> int:
-        """Bytes of all files."""
-        return sum(frame.bytes for frame in self.frames)
 
-
-class NewStack(_Strict):
+class NewStack(Strict):
     """A stack to be made."""
 
     name: Name | None = None
 
 
-class StackChange(_Strict):
+class StackChange(Strict):
     """Another name, another order."""
 
     name: Name | None = None
@@ -170,7 +174,7 @@ class Uploaded(BaseModel):
     stack: Stack
 
 
-class NewJob(_Strict):
+class NewJob(Strict):
     """A job to be started."""
 
     stack: Annotated[str, Field(max_length=100)]
@@ -231,8 +235,9 @@ class Job(BaseModel):
 
 
 class JobRecord(Job):
-    """A job, the frames it takes, and what its pictures are shown by."""
+    """A job, its folder, the frames it takes, and what its pictures are shown by."""
 
+    folder: Path = Field(default=Path(), exclude=True)
     frames: list[FrameRecord] = []
     white: float = 255.0
     metrics: AnyJSON | None = None
@@ -258,7 +263,7 @@ class PictureInfo(BaseModel):
     format: str
 
 
-class Strokes(_Strict):
+class Strokes(Strict):
     """All strokes, in their order."""
 
     strokes: Annotated[list[Stroke], Field(max_length=10_000)]

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cofuse.web.limits import Config
+from cofuse.web.options import Config
 
 __all__ = ["AccessMiddleware", "TooLarge", "is_loopback", "is_own_host"]
 

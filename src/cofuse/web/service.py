@@ -11,13 +11,13 @@ from fastapi import Depends, Request
 from cofuse.errors import CofuseError
 from cofuse.model.runtime import DEVICES, resolve_device
 from cofuse.web.frames import add_sample
-from cofuse.web.limits import Config
-from cofuse.web.questions import Questions
+from cofuse.web.options import Config
 from cofuse.web.queue import JobQueue
 from cofuse.web.schemas import JobRecord, StackRecord
 from cofuse.web.store import Store
 from cofuse.web.uploads import Uploads
 from cofuse.web.viewer import Viewer, result_of
+from cofuse.web.worker import Worker
 
 __all__ = ["FOREVER", "AnyJob", "AnyStack", "DoneJob", "Here", "Service"]
 
@@ -33,7 +33,8 @@ class Service:
         self.config = config
         self.store = Store(config)
         self.queue = JobQueue(config, self.store)
-        self.questions = Questions()
+        #: Answers small questions, retouches, and makes frames again; gives way to the running job.
+        self.questions = Worker(niceness=15, idle_seconds=120.0)
         self.uploads = Uploads(self.store)
         self.viewer = Viewer(self.store, self.questions)
         self.watchers = asyncio.Semaphore(_MOST_WATCHERS)
@@ -46,7 +47,7 @@ class Service:
         """Begin to work."""
         self.devices = {name: _is_there(name) for name in DEVICES}
         self.store.clean_up()
-        if self.config.demo and not any(stack.sample for stack in self.store.stacks()):
+        if self.config.demo and not any(stack.sample for stack in self.store.stacks.all()):
             add_sample(self.store)
         self.queue.start()
 
@@ -65,8 +66,10 @@ def _is_there(device: str) -> bool:
     return True
 
 
+# The following are not plain functions: those would be called in a thread, for every request.
+
+
 async def _service(request: Request) -> Service:
-    # Not a plain function: that would be called in a thread, for every request.
     service: Service = request.app.state.service
     return service
 
@@ -75,11 +78,11 @@ Here = Annotated[Service, Depends(_service)]
 
 
 async def _job(job: str, here: Here) -> JobRecord:
-    return here.store.job(job)
+    return here.store.jobs[job]
 
 
 async def _stack(stack: str, here: Here) -> StackRecord:
-    return here.store.stack(stack)
+    return here.store.stacks[stack]
 
 
 #: The job and the stack that a path names, as arguments of routes.

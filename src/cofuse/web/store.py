@@ -13,14 +13,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from pydantic import ValidationError
 
 from cofuse.errors import CofuseError
 from cofuse.files import write_json
-from cofuse.web.limits import Config
-from cofuse.web.options import Options
+from cofuse.web.options import Config, Options
 from cofuse.web.schemas import FrameRecord, JobRecord, StackRecord, State, now
 
 __all__ = ["Busy", "Full", "Missing", "Store", "content_of", "folder_bytes", "new_id"]
@@ -43,109 +42,114 @@ class Full(Exception):
     """Too much is waiting already."""
 
 
+class Records(Generic[_Record]):
+    """All records of one kind, ``word``, each with a folder of its own in ``folder``."""
+
+    def __init__(self, folder: Path, word: str, kind: type[_Record], lock: threading.RLock) -> None:
+        self._folder, self._word, self._lock = folder, word, lock
+        self._records: dict[str, _Record] = {}
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for place in sorted(folder.iterdir()):
+            try:
+                record = kind.model_validate_json((place / f"{word}.json").read_bytes())
+            except (OSError, ValidationError):  # not there or not whole: not ours to judge
+                continue
+            if record.id == place.name:
+                record.folder = place
+                self._records[record.id] = record
+
+    def all(self) -> list[_Record]:
+        """All records, newest first."""
+        # Reading takes no lock: a writer may hold it until the disk has answered.
+        return sorted(self._records.values(), key=lambda one: one.created, reverse=True)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, identifier: str) -> _Record:
+        """Find one record."""
+        found = self._records.get(identifier)
+        if found is None:
+            raise Missing(f"there is no such {self._word}")
+        return found
+
+    def add(self, record: _Record) -> None:
+        """Take up a new record and make its folder."""
+        record.folder = self._folder / record.id
+        with self._lock:
+            record.folder.mkdir(mode=0o700)
+            self._records[record.id] = record
+            self.save(record)
+
+    def save(self, record: _Record) -> None:
+        """Write a record, unless it was deleted."""
+        with self._lock:
+            if record.id in self._records:
+                path = record.folder / f"{self._word}.json"
+                write_json(path, record.model_dump(mode="json"), overwrite=True)
+
+    def drop(self, record: _Record) -> None:
+        """Forget a record; its folder stays."""
+        del self._records[record.id]
+
+
 class Store:
     """All stacks and jobs; may be used by several threads."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.lock = threading.RLock()
-        self._stacks: dict[str, StackRecord] = {}
-        self._jobs: dict[str, JobRecord] = {}
         #: Bytes of all stacks and jobs at the last clean-up, and of uploads since.
         self.size = 0
         #: Called with the identifier of a job that is deleted: its pictures may be open.
         self.forget: Callable[[str], None] = lambda _: None
         _claim(config.folder)
-        for part in ("stacks", "jobs"):
-            (config.folder / part).mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._load()
-
-    def _load(self) -> None:
-        """Take over what an earlier server left; what it was doing is interrupted."""
-        for folder in sorted((self.config.folder / "stacks").iterdir()):
-            stack = _read(folder / "stack.json", StackRecord)
-            if stack is None or stack.id != folder.name:
-                continue  # not ours to judge
-            self._stacks[stack.id] = stack
-            files = {self.frame_path(stack.id, frame).name for frame in stack.frames}
-            if folder.is_symlink() or (folder / "frames").is_symlink():
+        self.stacks = Records(config.folder / "stacks", "stack", StackRecord, self.lock)
+        self.jobs = Records(config.folder / "jobs", "job", JobRecord, self.lock)
+        for stack in self.stacks.all():
+            folder = stack.folder / "frames"
+            if stack.folder.is_symlink() or folder.is_symlink():
                 continue  # what lies elsewhere is not ours to delete
-            for file in (folder / "frames").glob("*"):  # uploads that were cut
+            files = {self.frame_path(stack.id, frame).name for frame in stack.frames}
+            for file in folder.glob("*"):  # uploads that were cut
                 if file.name.removesuffix(".thumbnail.jpg") not in files:
                     file.unlink()
-        for folder in sorted((self.config.folder / "jobs").iterdir()):
-            job = _read(folder / "job.json", JobRecord)
-            if job is None or job.id != folder.name:
-                continue
-            self._jobs[job.id] = job
+        for job in self.jobs.all():
             if not job.is_over:
-                self.finish(job, "interrupted", "the server was stopped while the job was running")
+                error = "the server was stopped while the job was running"
+                self.finish(job, "interrupted", error)
 
     # --- stacks ----------------------------------------------------------------------------------
-
-    def stacks(self) -> list[StackRecord]:
-        """All stacks, newest first."""
-        # Reading takes no lock: a writer may hold it until the disk has answered.
-        return sorted(self._stacks.values(), key=lambda one: one.created, reverse=True)
-
-    def stack(self, identifier: str) -> StackRecord:
-        """Find one stack."""
-        found = self._stacks.get(identifier)
-        if found is None:
-            raise Missing("there is no such stack")
-        return found
 
     def new_stack(self, name: str, *, sample: bool = False) -> StackRecord:
         """Make an empty stack."""
         stack = StackRecord(id=new_id(), name=name, created=now(), sample=sample)
         with self.lock:
-            if len(self._stacks) >= self.config.max_stacks:
-                raise Busy(f"there are {len(self._stacks)} stacks; delete some first")
-            (self.stack_folder(stack.id) / "frames").mkdir(parents=True, mode=0o700)
-            self._stacks[stack.id] = stack
-            self.save_stack(stack)
+            if len(self.stacks) >= self.config.max_stacks:
+                raise Busy(f"there are {len(self.stacks)} stacks; delete some first")
+            self.stacks.add(stack)
+            (stack.folder / "frames").mkdir(mode=0o700)
         return stack
 
-    def stack_folder(self, identifier: str) -> Path:
-        """Where a stack lies."""
-        return self.config.folder / "stacks" / identifier
-
     def frame_path(self, stack: str, frame: FrameRecord) -> Path:
-        """Where a frame lies."""
-        return self.stack_folder(stack) / "frames" / f"{frame.id}{frame.suffix}"
-
-    def save_stack(self, stack: StackRecord) -> None:
-        """Write a stack's record."""
-        with self.lock:
-            if stack.id in self._stacks:
-                path = self.stack_folder(stack.id) / "stack.json"
-                write_json(path, stack.model_dump(mode="json"), overwrite=True)
+        """Where a frame of a stack, which may be deleted, lies."""
+        folder = self.config.folder / "stacks" / stack / "frames"
+        return folder / f"{frame.id}{frame.suffix}"
 
     def delete_stack(self, identifier: str) -> None:
         """Delete a stack, unless a job still needs it."""
         with self.lock:
-            self.stack(identifier)
-            self.check_unused(identifier)
-            del self._stacks[identifier]
-        _remove(self.stack_folder(identifier))
+            stack = self.stacks[identifier]
+            self.check_unused(stack)
+            self.stacks.drop(stack)
+        _remove(stack.folder)
 
-    def check_unused(self, stack: str) -> None:
+    def check_unused(self, stack: StackRecord) -> None:
         """Refuse to take away frames that a job still needs."""
-        if any(job.stack == stack and not job.is_over for job in self._jobs.values()):
+        if any(job.stack == stack.id and not job.is_over for job in self.jobs.all()):
             raise Busy("a job is using this stack; cancel it first")
 
     # --- jobs ------------------------------------------------------------------------------------
-
-    def jobs(self) -> list[JobRecord]:
-        """All jobs, newest first."""
-        return sorted(self._jobs.values(), key=lambda one: one.created, reverse=True)
-
-    def job(self, identifier: str) -> JobRecord:
-        """Find one job."""
-        found = self._jobs.get(identifier)
-        if found is None:
-            raise Missing("there is no such job")
-        return found
 
     def new_job(self, stack: StackRecord, options: Options, command: str) -> JobRecord:
         """Make a job that waits."""
@@ -160,29 +164,21 @@ class Store:
             frames=list(stack.frames),
         )
         with self.lock:
-            self.job_folder(job.id).mkdir(parents=True, mode=0o700)
-            self._jobs[job.id] = job
-            self.save_job(job)
+            self.jobs.add(job)
             stack.used = now()
-            self.save_stack(stack)
+            self.stacks.save(stack)
         return job
-
-    def job_folder(self, identifier: str) -> Path:
-        """Where a job lies."""
-        return self.config.folder / "jobs" / identifier
 
     def save_job(self, job: JobRecord) -> None:
         """Write a job's record; event streams see that its version has changed."""
         with self.lock:
             job.version += 1
-            if job.id in self._jobs:
-                path = self.job_folder(job.id) / "job.json"
-                write_json(path, job.model_dump(mode="json"), overwrite=True)
+            self.jobs.save(job)
 
     def finish(self, job: JobRecord, state: State, error: str | None = None) -> None:
         """End a job without a result; of its folder only the record stays."""
         with suppress(OSError):
-            for path in list(self.job_folder(job.id).iterdir()):
+            for path in list(job.folder.iterdir()):
                 if path.name != "job.json":
                     _remove(path)
         with self.lock:
@@ -193,11 +189,12 @@ class Store:
     def delete_job(self, identifier: str) -> None:
         """Delete a job that is over."""
         with self.lock:
-            if not self.job(identifier).is_over:
+            job = self.jobs[identifier]
+            if not job.is_over:
                 raise Busy("the job is still running; cancel it first")
-            del self._jobs[identifier]
+            self.jobs.drop(job)
         self.forget(identifier)
-        _remove(self.job_folder(identifier))
+        _remove(job.folder)
 
     # --- clean-up --------------------------------------------------------------------------------
 
@@ -210,25 +207,27 @@ class Store:
         gone: list[str] = []
         limit = now() - timedelta(days=self.config.keep_days)
         left = folder_bytes(self.config.folder)
-        with self.lock:
-            jobs = {job.id: _ended(job) for job in self._jobs.values() if job.is_over}
-            stacks = {stack.id: stack.used for stack in self._stacks.values()}
-            last = max((job for job in self._jobs.values() if job.result), key=_ended, default=None)
-        used = jobs | stacks
-        for identifier in sorted(used, key=used.__getitem__):
-            is_job, is_recent = identifier in jobs, used[identifier] >= limit
+        jobs = [job for job in self.jobs.all() if job.is_over]
+        last = max((job for job in jobs if job.result), key=_last_used, default=None)
+        records: list[StackRecord | JobRecord] = [*jobs, *self.stacks.all()]
+        for record in sorted(records, key=_last_used):
+            is_recent = _last_used(record) >= limit
             if is_recent and left <= self.config.keep_size:
                 break
-            if is_recent and last is not None and identifier == last.id:
+            if is_recent and record is last:
                 continue
-            folder = self.job_folder(identifier) if is_job else self.stack_folder(identifier)
-            size = folder_bytes(folder)
+            size = folder_bytes(record.folder)
+            delete = self.delete_job if isinstance(record, JobRecord) else self.delete_stack
             with suppress(CofuseError, Missing):  # in use, or deleted meanwhile
-                (self.delete_job if is_job else self.delete_stack)(identifier)
-                gone.append(identifier)
+                delete(record.id)
+                gone.append(record.id)
                 left -= size
         self.size = left
         return gone
+
+
+def _last_used(record: StackRecord | JobRecord) -> datetime:
+    return record.used if isinstance(record, StackRecord) else record.ended or record.created
 
 
 def _claim(folder: Path) -> None:
@@ -243,10 +242,6 @@ def _claim(folder: Path) -> None:
             (folder / _MARK).write_text("cofuse serve keeps stacks and jobs in this folder.\n")
     except OSError as error:
         raise CofuseError(f"{folder} cannot be used: {error.strerror}; name another") from error
-
-
-def _ended(job: JobRecord) -> datetime:
-    return job.ended or job.created
 
 
 def content_of(path: Path, missing: str) -> bytes:
@@ -269,14 +264,6 @@ def folder_bytes(folder: Path) -> int:
         with suppress(OSError):  # it may go while we look
             total += path.lstat().st_size if path.is_file() else 0
     return total
-
-
-def _read(path: Path, kind: type[_Record]) -> _Record | None:
-    """Read a record; None if it is not there or not whole."""
-    try:
-        return kind.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
-        return None
 
 
 def _remove(path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,24 @@ from cofuse.images import Pixels, Stack
 from cofuse.jobs import Reading, Request
 from cofuse.jobs.frames import mend_hot_pixels, read_frames
 from cofuse.jobs.run import Job, Outcome
-from cofuse.progress import Progress
+from cofuse.progress import Progress, silent
 from cofuse.sensor import NoiseLaw, estimate_noise
-from cofuse.web.reporting import Preview, Tell, reporter
+from cofuse.web.reporting import Preview, reporter
+from cofuse.web.retouching import RestoredFrames, Stroke
+from cofuse.web.retouching import retouch as paint
+from cofuse.web.worker import Report
 
 __all__ = ["TASKS"]
 
 #: Rows that are averaged at a time.
 _STRIP = 128
+#: What a report says of the noise level.
+_SIGMA = "sigma", "sigma_counts", "sigma_estimated"
 #: Side of the part of large pictures that metrics look at.
 _METRICS_SIDE = 1536
 
 
-def fuse(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def fuse(arguments: dict[str, Any], tell: Report) -> dict[str, Any]:
     """Fuse a stack exactly as the command line does, and keep what a viewer shows."""
     start = time.perf_counter()
     request: Request = arguments["request"]
@@ -67,19 +72,15 @@ def fuse(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
             "depth": 8 * stack.dtype.itemsize,
             "colour": stack.is_colour,
             "frames": len(stack),
-            "sigma": float(fusion.sigma),
-            "sigma_counts": float(report["sigma_counts"]),
-            "sigma_estimated": bool(fusion.sigma_estimated),
             "character": list(fusion.noise.character),
             "seconds": time.perf_counter() - start,
             "stages": {k: float(v) for k, v in report["seconds"].items() if k != "total"},
-            "hot_pixels": outcome.hot_pixels,
             "moved": float(outcome.alignment.largest_displacement()) if outcome.alignment else 0.0,
-            "device": report["device"],
             "names": list(stack.names),
             "has_depth": outcome.depth is not None,
             "notes": list(dict.fromkeys(str(warning.message) for warning in warned)),
-        },
+        }
+        | {name: report[name] for name in ("device", "hot_pixels", *_SIGMA)},
     }
 
 
@@ -117,33 +118,33 @@ def _frames_of(arguments: dict[str, Any]) -> Stack:
     return Stack(readers, white=arguments["white"])
 
 
-#: The frames of the job that `frame` was last called for, by its folder.
-_at_hand: dict[str, Stack] = {}
+@lru_cache(maxsize=1)
+def _aligned_again(folder: Path, files: tuple[str, ...], *, mend: bool) -> Stack:
+    """The frames of a job that did not keep them, in their places."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        stack = read_frames(files, Reading()).stack
+        if mend:
+            stack, _ = mend_hot_pixels(stack, silent)
+        if (folder / "alignment.json").exists():
+            found = alignment_from_json((folder / "alignment.json").read_text("utf-8"))
+            stack = aligned(stack, found)
+    return stack
 
 
-def frame(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def frame(arguments: dict[str, Any], tell: Report) -> dict[str, Any]:
     """Align one frame again, where all together were too large to be kept."""
-    folder, index = Path(arguments["folder"]), arguments["index"]
-    if arguments["folder"] not in _at_hand:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            stack = read_frames(arguments["frames"], Reading()).stack
-            if arguments["hot_pixels"] == "auto":
-                stack, _ = mend_hot_pixels(stack, lambda _: tell({}))
-            if (folder / "alignment.json").exists():
-                found = alignment_from_json((folder / "alignment.json").read_text("utf-8"))
-                stack = aligned(stack, found)
-        _at_hand.clear()
-        _at_hand[arguments["folder"]] = stack
+    folder, files = Path(arguments["folder"]), tuple(arguments["frames"])
+    stack = _aligned_again(folder, files, mend=arguments["hot_pixels"] == "auto")
     (folder / "frames").mkdir(exist_ok=True)
-    new = folder / "frames" / f"{index:04d}.new"
+    new = folder / "frames" / f"{arguments['index']:04d}.new"
     with new.open("wb") as file:
-        np.save(file, _at_hand[arguments["folder"]][index])
+        np.save(file, stack[arguments["index"]])
     new.rename(new.with_suffix(".npy"))
     return {}
 
 
-def noise(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def noise(arguments: dict[str, Any], tell: Report) -> dict[str, Any]:
     """Estimate the noise of a stack as fusing would."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -152,7 +153,7 @@ def noise(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
         return {"sigma": law.to_remove().sigma, "character": list(law.character)}
 
 
-def metrics(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def metrics(arguments: dict[str, Any], tell: Report) -> dict[str, Any]:
     """Score a result against its frames; of a large picture, its middle."""
     from cofuse.evaluation.metrics import choose_metrics, score
 
@@ -178,10 +179,8 @@ def _middle(size: int) -> slice:
     return slice(start, start + min(size, _METRICS_SIDE))
 
 
-def retouch(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def retouch(arguments: dict[str, Any], tell: Report) -> dict[str, Any]:
     """Paint strokes into the result, or into an earlier version of it."""
-    from cofuse.web.retouching import RestoredFrames, Stroke
-    from cofuse.web.retouching import retouch as paint
 
     def strokes() -> Iterator[Stroke]:
         for stroke in arguments["strokes"]:
@@ -198,10 +197,6 @@ def retouch(arguments: dict[str, Any], tell: Tell) -> dict[str, Any]:
     return {}
 
 
-TASKS: dict[str, Callable[[dict[str, Any], Tell], dict[str, Any]]] = {
-    "frame": frame,
-    "fuse": fuse,
-    "noise": noise,
-    "metrics": metrics,
-    "retouch": retouch,
+TASKS: dict[str, Callable[[dict[str, Any], Report], dict[str, Any]]] = {
+    task.__name__: task for task in (frame, fuse, noise, metrics, retouch)
 }

@@ -34,7 +34,7 @@ class Uploads:
     """Receives uploads."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self._store, self._config = store, store.config
         #: Bytes on their way to every stack.
         self.coming: defaultdict[str, int] = defaultdict(int)
 
@@ -46,16 +46,15 @@ class Uploads:
         await run_in_threadpool(self._check_room)
         length = request.headers.get("content-length", "")
         if length.isdigit():
-            self._check(stack, int(length) - _ENVELOPE)
-        folder = self._store.stack_folder(stack.id) / "frames"
-        parts = _Parts(options[b"boundary"], folder, self._store.config.max_frames)
+            self._check_size(stack, int(length) - _ENVELOPE)
+        parts = _Parts(options[b"boundary"], stack.folder / "frames", self._config.max_frames)
         taken, whole = 0, False
         try:
             batch = bytearray()
             async for chunk in request.stream():
                 taken += len(chunk)
                 self.coming[stack.id] += len(chunk)
-                self._check(stack)
+                self._check_size(stack)
                 batch += chunk
                 if len(batch) >= _BATCH:
                     await run_in_threadpool(self._check_disk)  # others write to it as well
@@ -69,31 +68,32 @@ class Uploads:
             self.coming[stack.id] -= taken
             parts.close(keep=whole)
             try:
-                self._store.stack(stack.id)
+                self._store.stacks[stack.id]
             except Missing:  # deleted meanwhile, but for what came since
-                shutil.rmtree(self._store.stack_folder(stack.id), ignore_errors=True)
+                shutil.rmtree(stack.folder, ignore_errors=True)
                 raise
         if not parts.files:
             raise CofuseError('no file was sent; send frames in the multipart field "file"')
         return parts.files
 
-    def _check(self, stack: StackRecord, more: int = 0) -> None:
+    def _check_size(self, stack: StackRecord, more: int = 0) -> None:
         """Refuse frames that are larger than those of one stack may be."""
-        allowed = self._store.config.max_upload
-        if stack.file_bytes + self.coming[stack.id] + more > allowed + _ENVELOPE:
-            raise TooLarge(f"the frames of a stack may have {allowed} bytes (--max-upload)")
+        there = sum(frame.bytes for frame in stack.frames) + self.coming[stack.id]
+        if there + more > self._config.max_upload + _ENVELOPE:
+            most = self._config.max_upload
+            raise TooLarge(f"the frames of a stack may have {most} bytes (--max-upload)")
 
     def _check_room(self) -> None:
         """Refuse uploads when the store or the disk is full."""
-        store = self._store
-        if store.size > store.config.keep_size:
+        store, most = self._store, self._config.keep_size
+        if store.size > most:
             store.clean_up()
-            if store.size > store.config.keep_size:
+            if store.size > most:
                 raise TooLarge("the server keeps as much as it may (--keep-size); delete something")
         self._check_disk()
 
     def _check_disk(self) -> None:
-        if shutil.disk_usage(self._store.config.folder).free < _SPARE_DISK:
+        if shutil.disk_usage(self._config.folder).free < _SPARE_DISK:
             raise TooLarge("the disk is nearly full; delete something first")
 
 
@@ -105,19 +105,17 @@ class _Parts:
         self.ended = False
         self._folder, self._most = folder, most
         self._file: BinaryIO | None = None
-        self._field = self._value = b""
-        self._headers: dict[bytes, bytes] = {}
+        self._field = self._value = self._disposition = b""
         try:
             self._parser = MultipartParser(
                 boundary,
                 {
-                    "on_part_begin": self._begin,
                     "on_header_field": self._header_field,
                     "on_header_value": self._header_value,
                     "on_header_end": self._header_end,
                     "on_headers_finished": self._open,
                     "on_part_data": self._write,
-                    "on_part_end": self._end_part,
+                    "on_part_end": lambda: self.close(keep=True),
                     "on_end": self._end,
                 },
             )
@@ -142,9 +140,6 @@ class _Parts:
             for file in self.files:
                 file.path.unlink(missing_ok=True)
 
-    def _begin(self) -> None:
-        self._headers = {}
-
     def _header_field(self, data: bytes, start: int, end: int) -> None:
         self._field += data[start:end]
         self._check_header()
@@ -154,15 +149,17 @@ class _Parts:
         self._check_header()
 
     def _check_header(self) -> None:
-        if len(self._field) + len(self._value) > _LONGEST_HEADER or len(self._headers) > 16:
-            raise MultipartParseError("a part has headers that are too long")
+        if len(self._field) + len(self._value) > _LONGEST_HEADER:
+            raise MultipartParseError("a part has a header that is too long")
 
     def _header_end(self) -> None:
-        self._headers[self._field.lower()] = self._value
+        if self._field.lower() == b"content-disposition":
+            self._disposition = self._value
         self._field = self._value = b""
 
     def _open(self) -> None:
-        _, options = parse_options_header(self._headers.get(b"content-disposition", b""))
+        _, options = parse_options_header(self._disposition)
+        self._disposition = b""
         if options.get(b"name") != b"file" or b"filename" not in options:
             return
         if len(self.files) >= self._most:
@@ -177,9 +174,6 @@ class _Parts:
     def _write(self, data: bytes, start: int, end: int) -> None:
         if self._file is not None:
             self._file.write(data[start:end])
-
-    def _end_part(self) -> None:
-        self.close(keep=True)
 
     def _end(self) -> None:
         self.ended = True

@@ -1,4 +1,4 @@
-"""Pictures of a finished job, opened when they are asked for; retouching and downloads.
+"""Pictures of a finished job, opened when they are asked for, and retouching.
 
 All of this may block; routes call it in threads.
 """
@@ -7,75 +7,49 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from cofuse.errors import CofuseError
-from cofuse.files import read_alpha, read_metadata, write_image, write_json
-from cofuse.images import Pixels, Stack
-from cofuse.web.facts import pixel_facts
-from cofuse.web.pyramid import OVERLAP, TILE, Pyramid, map_pyramid
-from cofuse.web.questions import Questions
-from cofuse.web.schemas import JobRecord, PictureInfo, Result, Strokes
+from cofuse.files import write_json
+from cofuse.images import Pixels
+from cofuse.web.pyramid import Pyramid, map_pyramid
+from cofuse.web.schemas import JobRecord, Result, Strokes
 from cofuse.web.store import Busy, Missing, Store
+from cofuse.web.worker import Worker
 
-__all__ = ["SUFFIXES", "Viewer", "result_of"]
-
-SUFFIXES = {"tiff": ".tif", "png": ".png", "jpeg": ".jpg"}
+__all__ = ["MAPS", "Viewer", "result_file", "result_of", "strokes_of"]
 
 #: Pictures that stay open; opening one again costs little.
 _OPEN = 64
 
 #: Maps have PNG tiles: their colours mean something.
-_MAPS = {"source": "Source map", "confidence": "Confidence", "depth": "Depth"}
+MAPS = {"source": "Source map", "confidence": "Confidence", "depth": "Depth"}
 
 
 class Viewer:
     """Opens the pictures of jobs."""
 
-    def __init__(self, store: Store, questions: Questions) -> None:
-        self._store, self._questions = store, questions
+    def __init__(self, store: Store, worker: Worker) -> None:
+        self._store, self._worker = store, worker
         self._open: OrderedDict[tuple[str, str], Pyramid] = OrderedDict()
         self._lock = threading.Lock()
         self._making_frames, self._retouching = threading.Lock(), threading.Lock()
-        store.forget = self.forget
-
-    def pictures(self, job: JobRecord) -> list[PictureInfo]:
-        """All pictures of a job."""
-        result = result_of(job)
-        titles = {"result": "Result", "average": "Average of the frames"}
-        titles |= {f"frame-{index}": name for index, name in enumerate(result.names)}
-        titles |= {name: _MAPS[name] for name in self._maps(job)}
-        levels = self.pyramid(job, "result").top + 1
-        return [
-            PictureInfo(
-                name=name,
-                title=title,
-                width=result.width,
-                height=result.height,
-                tile=TILE,
-                overlap=OVERLAP,
-                levels=levels,
-                format="png" if name in _MAPS else "jpeg",
-            )
-            for name, title in titles.items()
-        ]
+        store.forget = self._forget
 
     def pyramid(self, job: JobRecord, name: str) -> Pyramid:
         """One picture, in tiles."""
-        file = _result_file(job.retouched) if name == "result" else name
+        file = result_file(job.retouched) if name == "result" else name
         key = job.id, file
         with self._lock:
             if key in self._open:
                 self._open.move_to_end(key)
                 return self._open[key]
         frames = result_of(job).frames
-        levels = self._store.job_folder(job.id) / "levels" / f"{file}.npy"
+        levels = job.folder / "levels" / f"{file}.npy"
         kind, _, number = name.partition("-")
-        if name in _MAPS:
+        if name in MAPS:
             pyramid = map_pyramid(name, self.array(job, name), frames, levels)
         elif name in ("result", "average"):
             pyramid = Pyramid(self.array(job, file), levels, white=job.white)
@@ -91,34 +65,37 @@ class Viewer:
 
     def array(self, job: JobRecord, name: str) -> Pixels:
         """One of the arrays that the job left, mapped."""
-        return _mapped(self._store.job_folder(job.id) / f"{name}.npy")
+        try:
+            return np.asanyarray(np.load(job.folder / f"{name}.npy", mmap_mode="r"))
+        except (OSError, ValueError) as error:
+            raise Missing("this picture does not exist") from error
 
     def current(self, job: JobRecord) -> Pixels:
         """The result as it was last retouched."""
-        return self.array(job, _result_file(job.retouched))
+        return self.array(job, result_file(job.retouched))
 
-    def _maps(self, job: JobRecord) -> dict[str, Pixels]:
+    def maps(self, job: JobRecord) -> dict[str, Pixels]:
         """The maps that the job left."""
-        folder = self._store.job_folder(job.id)
-        return {name: self.array(job, name) for name in _MAPS if (folder / f"{name}.npy").exists()}
+        there = (name for name in MAPS if (job.folder / f"{name}.npy").exists())
+        return {name: self.array(job, name) for name in there}
 
     def frame(self, job: JobRecord, index: int) -> Pixels:
         """One aligned frame; made again if all were too large to be kept."""
-        path = self._store.job_folder(job.id) / "frames" / f"{index:04d}.npy"
+        path = job.folder / "frames" / f"{index:04d}.npy"
         with self._making_frames:
             if not path.exists():
                 files = [self._store.frame_path(job.stack, frame) for frame in job.frames]
                 if not all(file.exists() for file in files):
                     raise Missing("the frames are too large to be kept, and their stack is deleted")
                 arguments = {
-                    "folder": str(self._store.job_folder(job.id)),
+                    "folder": str(job.folder),
                     "frames": [str(file) for file in files],
                     "hot_pixels": job.options.hot_pixels,
                     "index": index,
                 }
                 self._make_room(path.parent)
-                self._questions.wait_for("frame", arguments)
-        return _mapped(path)
+                self._worker.wait_for("frame", arguments)
+        return self.array(job, f"frames/{index:04d}")
 
     def _make_room(self, folder: Path) -> None:
         """Delete the frames that were made first, as far as the limit asks for it."""
@@ -130,36 +107,22 @@ class Viewer:
             total -= file.stat().st_size
             file.unlink()
 
-    def pixel(self, job: JobRecord, x: int, y: int) -> dict[str, Any]:
-        """All that is known about one pixel."""
-        readers = [partial(self.frame, job, index) for index in range(result_of(job).frames)]
-        stack = Stack(readers, white=job.white)
-        return pixel_facts(x, y, image=self.current(job), stack=stack, maps=self._maps(job))
-
-    def strokes(self, job: JobRecord) -> Strokes:
-        """The strokes a result was retouched with."""
-        try:
-            text = (self._store.job_folder(job.id) / "strokes.json").read_text("utf-8")
-        except OSError:
-            return Strokes(strokes=[])
-        return Strokes.model_validate_json(text)
-
     def retouch(self, job: JobRecord, new: Strokes) -> None:
         """Paint strokes; a beginning of the list that is painted already is not painted again."""
-        result, folder = result_of(job), self._store.job_folder(job.id)
+        result, folder = result_of(job), job.folder
         with self._retouching:
             for index in {0, *(stroke.frame for stroke in new.strokes)}:
                 if index >= result.frames:
                     last = result.frames - 1
                     raise CofuseError(f"there is no frame {index}; expected 0 to {last}")
                 self.frame(job, index)
-            before = self.strokes(job).strokes
+            before = strokes_of(job).strokes
             goes_on = job.retouched > 0 and new.strokes[: len(before)] == before
             number = job.retouched + 1
             arguments = {
                 "folder": str(folder),
-                "start": f"{_result_file(job.retouched if goes_on else 0)}.npy",
-                "end": f"{_result_file(number)}.npy",
+                "start": f"{result_file(job.retouched if goes_on else 0)}.npy",
+                "end": f"{result_file(number)}.npy",
                 "strokes": new.strokes[len(before) if goes_on else 0 :],
                 # Frames are restored only if the result was.
                 "restore": result.sigma > 0 and job.options.denoise > 0,
@@ -167,12 +130,12 @@ class Viewer:
                 "count": result.frames,
             }
             try:
-                self._questions.wait_for("retouch", arguments)
+                self._worker.wait_for("retouch", arguments)
             except CofuseError:
-                self._store.job(job.id)  # if it was deleted meanwhile, that is the reason
+                self._store.jobs[job.id]  # if it was deleted meanwhile, that is the reason
                 raise
             with self._store.lock:
-                self._store.job(job.id)
+                self._store.jobs[job.id]
                 write_json(folder / "strokes.json", new.model_dump(mode="json"), overwrite=True)
                 job.retouched = number
                 self._store.save_job(job)
@@ -182,38 +145,14 @@ class Viewer:
                 file.unlink(missing_ok=True)
             (folder / "levels" / old).unlink(missing_ok=True)
 
-    def download(self, job: JobRecord, kind: str, depth: int | None) -> Path:
-        """A file of the result with all metadata, made when it is first asked for."""
-        result, folder = result_of(job), self._store.job_folder(job.id)
-        whole, version = folder / "result.tif", job.retouched
-        deepest = {"png": 16, "jpeg": 8}.get(kind, result.depth)
-        if depth is None:
-            depth = min(result.depth, deepest)
-        if kind == "jpeg" and depth > deepest:
-            raise CofuseError("JPEG holds 8 bits only; ask for depth 8, or another format")
-        if kind == "tiff" and depth == result.depth and not version:
-            return whole  # as the job wrote it
-        path = folder / f"download-{version}-{depth}{SUFFIXES[kind]}"
-        if not path.exists():
-            write_image(
-                path,
-                self.array(job, _result_file(version)),
-                metadata=read_metadata(whole),
-                alpha=None if kind == "jpeg" else read_alpha(whole),
-                depth=None if depth == result.depth else depth,  # type: ignore[arg-type]
-                white=job.white,
-                overwrite=True,
-            )
-        return path
-
-    def forget(self, identifier: str) -> None:
+    def _forget(self, identifier: str) -> None:
         """Close the pictures of a job that is gone."""
         with self._lock:
             for key in [key for key in self._open if key[0] == identifier]:
                 del self._open[key]
 
 
-def _result_file(version: int) -> str:
+def result_file(version: int) -> str:
     """The name of the array that holds a version of the result; 0 is as it was fused."""
     return f"retouched-{version}" if version else "result"
 
@@ -225,8 +164,9 @@ def result_of(job: JobRecord) -> Result:
     return job.result
 
 
-def _mapped(path: Path) -> Pixels:
+def strokes_of(job: JobRecord) -> Strokes:
+    """The strokes that a result was retouched with."""
     try:
-        return np.asanyarray(np.load(path, mmap_mode="r"))
-    except (OSError, ValueError) as error:
-        raise Missing("this picture does not exist") from error
+        return Strokes.model_validate_json((job.folder / "strokes.json").read_bytes())
+    except OSError:
+        return Strokes(strokes=[])

@@ -1,9 +1,9 @@
-"""A process of its own for heavy work, so that the page always answers.
+"""Processes of their own for heavy work, so that the page always answers.
 
-The two sides talk through a pipe. To the process go ``(task, arguments)`` and, meanwhile,
-``"cancel"``; from it come ``(kind, content)``: ``"report"`` any number of times, then one of
-``"done"``, ``"failed"`` or ``"cancelled"``. A process that dies, or that does not stop when it is
-asked to, is replaced.
+A `Worker` and its process talk through a pipe. To the process go ``(task, arguments)`` and,
+meanwhile, ``"cancel"``. From it come ``(kind, content)``: ``"report"`` any number of times, then
+``"done"`` with the result or ``"failed"`` with the error. A process that dies, or that does not
+stop when it is asked to, is replaced.
 """
 
 from __future__ import annotations
@@ -15,104 +15,139 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from cofuse.errors import CofuseError
+from cofuse.web.store import Full
 
-__all__ = ["Cancelled", "Report", "Worker", "WorkerDied"]
+__all__ = ["Cancelled", "Report", "Worker"]
 
+Answer = dict[str, Any]
 #: Called with what a task reports on its way.
 Report = Callable[[dict[str, Any]], None]
 
+#: Seconds between two looks whether a task is to be cancelled.
 _LOOK_EVERY = 0.1
+#: Most questions that wait for their answers.
+_MOST_ASKED = 50
 
 
 class Cancelled(Exception):
     """The task was cancelled."""
 
 
-class WorkerDied(CofuseError):
-    """The process ended during a task."""
-
-
 class Worker:
-    """One process, started when it is first needed.
+    """One process, started when it is first needed, and a thread that gives it one task at a time.
 
     ``niceness`` is that of Unix: how far the process gives way to others. A cancelled task has
-    ``stop_seconds`` to stop by itself before the process is ended.
+    ``stop_seconds`` to stop by itself before the process is ended. Without a task for
+    ``idle_seconds`` it ends itself.
     """
 
-    def __init__(self, *, niceness: int = 0, stop_seconds: float = 4.0) -> None:
-        self._niceness, self.stop_seconds = niceness, stop_seconds
+    def __init__(
+        self, *, niceness: int, stop_seconds: float = 4.0, idle_seconds: float | None = None
+    ) -> None:
+        self.stop_seconds = stop_seconds
+        #: Set to cancel the task at work; who sets it clears it.
+        self.cancel = threading.Event()
+        self.closing = threading.Event()
+        self._niceness, self._idle_seconds = niceness, idle_seconds
+        self._thread = ThreadPoolExecutor(1, "cofuse worker")
         self._process: BaseProcess | None = None
         self._pipe: Connection | None = None
+        self._asked: dict[str, Future[Answer]] = {}
+        self._lock = threading.Lock()
 
     @property
     def pid(self) -> int | None:
         """The number of the process, if there is one."""
         return self._process.pid if self._process is not None else None
 
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Call a function in the thread, after all that was submitted before."""
+        if self.closing.is_set():
+            raise CofuseError("the server is stopping")
+        return self._thread.submit(function, *arguments)
+
+    def close(self) -> None:
+        """Cancel all tasks and end the process."""
+        self.closing.set()
+        self._thread.shutdown(cancel_futures=True)
+        self._stop()
+
+    def ask(self, key: str, task: str, arguments: dict[str, Any]) -> Answer | None:
+        """Return the result of a task if it is known; otherwise see to it that it will be.
+
+        ``key`` names the question: asked again meanwhile, it is still the same.
+        """
+        with self._lock:
+            if key not in self._asked:
+                if sum(not future.done() for future in self._asked.values()) >= _MOST_ASKED:
+                    raise Full("too much is asked at once; try again later")
+                self._asked[key] = self.submit(self.run, task, arguments)
+            if not self._asked[key].done():
+                return None
+            future = self._asked.pop(key)
+        return _answer_of(future)
+
+    def wait_for(self, task: str, arguments: dict[str, Any]) -> Answer:
+        """Do a task and wait for its result."""
+        return _answer_of(self.submit(self.run, task, arguments))
+
     def start(self) -> Connection:
-        """Start the process unless it runs."""
-        if self._process is not None and self._process.is_alive() and self._pipe is not None:
+        """Start the process unless it runs; only to be called in the thread."""
+        # Between tasks there is nothing to read from a pipe but its end.
+        if self._pipe is not None and not self._pipe.poll():
             return self._pipe
-        self.stop()
+        self._stop()
         # A fresh interpreter: threads and locks of the server are not copied into it.
         context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        self._process = context.Process(
-            target=_serve, args=(theirs, self._niceness), name="cofuse worker", daemon=True
-        )
+        self._pipe, theirs = context.Pipe()
+        how = theirs, self._niceness, self._idle_seconds
+        self._process = context.Process(target=_serve, args=how, name="cofuse worker", daemon=True)
         self._process.start()
         theirs.close()
-        self._pipe = ours
-        return ours
+        return self._pipe
 
-    def run(
-        self,
-        task: str,
-        arguments: dict[str, Any],
-        cancel: threading.Event,
-        report: Report = lambda _: None,
-    ) -> dict[str, Any]:
-        """Do a task and return its result.
+    def run(self, task: str, arguments: dict[str, Any], report: Report = lambda _: None) -> Answer:
+        """Do a task and return its result; only to be called in the thread.
 
-        Raises `CofuseError` if the task refused, `Cancelled` if ``cancel`` was set, and
-        `WorkerDied` if the process ended before the task did.
+        Raises `CofuseError` if the task refused or the process died, and `Cancelled` if it was
+        cancelled.
         """
+        deadline = math.inf
         try:
             pipe = self.start()
             pipe.send((task, arguments))
-            return self._listen(pipe, cancel, report)
-        except (EOFError, OSError) as error:  # the process is gone
-            self.stop()
-            if cancel.is_set():
-                raise Cancelled from error
-            raise WorkerDied("the process that did the work ended unexpectedly") from error
-
-    def _listen(self, pipe: Connection, cancel: threading.Event, report: Report) -> dict[str, Any]:
-        deadline = math.inf
-        while time.monotonic() <= deadline:
-            if cancel.is_set() and deadline == math.inf:
-                deadline = time.monotonic() + self.stop_seconds
-                pipe.send("cancel")
-            if pipe.poll(_LOOK_EVERY):
-                kind, content = pipe.recv()
-                if kind == "report":
+            while time.monotonic() <= deadline:
+                if deadline == math.inf and self._is_cancelled():
+                    deadline = time.monotonic() + self.stop_seconds
+                    pipe.send("cancel")
+                if pipe.poll(_LOOK_EVERY):
+                    kind, content = pipe.recv()
+                    if kind == "done":
+                        return dict(content)
+                    if kind == "failed":
+                        raise content
                     report(content)
-                elif kind == "done":
-                    return dict(content)
-                elif kind == "cancelled":
-                    raise Cancelled
-                else:
-                    raise CofuseError(content)
-        self.stop()
+        except (EOFError, OSError) as error:  # the process is gone
+            if not self._is_cancelled():
+                self._stop()
+                raise CofuseError(
+                    "the process that did the work ended unexpectedly, perhaps for want of memory; "
+                    "try fewer or smaller frames"
+                ) from error
+        self._stop()
         raise Cancelled
 
-    def stop(self) -> None:
+    def _is_cancelled(self) -> bool:
+        return self.cancel.is_set() or self.closing.is_set()
+
+    def _stop(self) -> None:
         """End the process, whatever it is doing."""
         if self._pipe is not None:
             self._pipe.close()
@@ -123,15 +158,23 @@ class Worker:
         self._process = self._pipe = None
 
 
-def _serve(pipe: Connection, niceness: int) -> None:
-    """Do tasks until the server is gone; this runs in the process."""
+def _answer_of(future: Future[Answer]) -> Answer:
+    """Wait for an answer; what was cancelled becomes an error of one line."""
+    try:
+        return future.result()
+    except (Cancelled, CancelledError) as error:
+        raise CofuseError("the server is stopping") from error
+
+
+def _serve(pipe: Connection, niceness: int, idle_seconds: float | None) -> None:
+    """Do tasks until the server is gone, or has none for long; this runs in the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when we end
-    if niceness and hasattr(os, "nice"):
+    if hasattr(os, "nice"):
         os.nice(niceness)
     threading.Thread(target=_end_with_server, daemon=True).start()
     from cofuse.web.tasks import TASKS
 
-    def tell(content: dict[str, Any]) -> None:
+    def report(content: dict[str, Any]) -> None:
         """Send a report unless it is empty; raises if the task is to be cancelled."""
         while pipe.poll():
             if pipe.recv() == "cancel":
@@ -139,26 +182,29 @@ def _serve(pipe: Connection, niceness: int) -> None:
         if content:
             pipe.send(("report", content))
 
-    while True:
-        try:
+    with suppress(EOFError, OSError):  # the server is gone
+        while pipe.poll(idle_seconds):
             message = pipe.recv()
-        except (EOFError, OSError):
-            return
-        if message == "cancel":  # too late, the task was over
-            continue
-        task, arguments = message
-        try:
-            answer: tuple[str, Any] = "done", TASKS[task](arguments, tell)
-        except Cancelled:
-            answer = "cancelled", None
-        except CofuseError as error:
-            answer = "failed", " ".join(str(error).split())
-        except MemoryError:
-            answer = "failed", "there is not enough memory; make the frames smaller or fewer"
-        except Exception as error:  # a mistake of ours: the job fails, the server lives on
-            answer = "failed", f"an unexpected error ({type(error).__name__}: {error}"[:300] + ")"
-        with suppress(OSError):
+            if message == "cancel":  # too late, the task was over
+                continue
+            task, arguments = message
+            try:
+                answer: tuple[str, Any] = "done", TASKS[task](arguments, report)
+            except Exception as error:
+                answer = "failed", _in_one_line(error)
             pipe.send(answer)
+
+
+def _in_one_line(error: Exception) -> Exception:
+    """What to raise on the server's side for an error of a task."""
+    if isinstance(error, Cancelled):
+        return error
+    if isinstance(error, CofuseError):
+        return CofuseError(" ".join(str(error).split()))
+    if isinstance(error, MemoryError):
+        return CofuseError("there is not enough memory; make the frames smaller or fewer")
+    # A mistake of ours: the job fails, the server lives on.
+    return CofuseError(f"an unexpected error ({type(error).__name__}: {error}"[:300] + ")")
 
 
 def _end_with_server() -> None:

@@ -35,19 +35,10 @@ _TINY = np.float32(1e-12)
 def blend(image: NDArray[Any], patch: NDArray[Any], depth: Floats, *, fade: float) -> NDArray[Any]:
     """Lay ``patch`` over ``image`` where ``depth`` is positive.
 
-    Parameters
-    ----------
-    image, patch
-        Pixels of one shape, (H, W) or (H, W, 3), and one dtype.
-    depth
-        Distance of every pixel from the rim, positive inside, shape (H, W).
-    fade
-        Depth in pixels from which on the result is ``patch``.
-
-    Returns
-    -------
-    ndarray
-        Of the image's dtype; the very values of the image outside, of the patch deep inside.
+    ``image`` and ``patch`` have one shape, (H, W) or (H, W, 3), and one dtype; ``depth`` is the
+    distance of every pixel from the rim in pixels, positive inside, shape (H, W), and ``fade`` the
+    depth from which on the result is ``patch``. Outside of the rim the result has the very values
+    of ``image``, deep inside those of ``patch``.
     """
     inside, solid = depth > 0, depth >= fade
     ring = inside & ~solid
