@@ -246,8 +246,8 @@ def test_job_deleted_while_it_is_retouched_is_missed(client, monkeypatch):
     folder = service.store.jobs[job].folder
     ask = service.questions.wait_for
 
-    def deleting(*arguments):
-        answer = ask(*arguments)
+    def deleting(*arguments, **options):
+        answer = ask(*arguments, **options)
         service.store.delete_job(job)
         return answer
 

@@ -18,11 +18,11 @@ from cofuse.jobs.run import Job
 from cofuse.progress import Progress
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.law import NoiseModel
+from cofuse.web import tasks
 from cofuse.web.options import Config, Options, fusing_request
 from cofuse.web.reporting import Pace, Preview, reporter
 from cofuse.web.schemas import Result, now
 from cofuse.web.store import Store, folder_bytes
-from cofuse.web.tasks import TASKS
 from tests.waiting import PATIENCE, until
 from tests.web_server import client_of, finished, frames, png, small_stack, start, upload
 
@@ -198,7 +198,7 @@ def coarse_law(count):
 def test_the_page_is_told_what_is_remarkable_about_the_noise(tmp_path, monkeypatch):
     monkeypatch.setattr("cofuse.web.tasks.estimate_noise", lambda *_, **__: coarse_law(1))
     (tmp_path / "a.png").write_bytes(png(frames(1)[0]))
-    found = TASKS["noise"]({"frames": [str(tmp_path / "a.png")]}, lambda _: None)
+    found = tasks.noise(lambda _: None, files=[tmp_path / "a.png"])
     words = ["coarse-grained", "growing with brightness"]
     assert found == {"sigma": coarse_law(1).sigma, "character": words}
 
@@ -208,14 +208,14 @@ def test_frames_are_painted_from_by_the_noise_that_was_found(tmp_path, monkeypat
     folder, paths = tmp_path / "job", saved_frames(tmp_path)
     folder.mkdir()
     request = fusing_request(folder, paths, Options(align=False, preset="fast"))
-    made = TASKS["fuse"]({"request": request, "keep_frames": 10**9}, lambda _: None)
+    made = tasks.fuse(lambda _: None, request=request, keep_frames=10**9)
     assert made["result"]["character"] == ["coarse-grained", "growing with brightness"]
     seen = []
     monkeypatch.setattr("cofuse.web.tasks.RestoredFrames", lambda _, noise: seen.append(noise))
-    painting = {"folder": str(folder), "strokes": [], "start": "result.npy", "end": "new.npy"}
+    painting = {"folder": folder, "strokes": [], "start": "result.npy", "end": "new.npy"}
     painting |= {"white": made["white"], "count": 2}
     for restore in (True, False):
-        TASKS["retouch"](painting | {"restore": restore}, lambda _: None)
+        tasks.retouch(lambda _: None, **painting, restore=restore)
     (law,) = seen
     np.testing.assert_array_equal(law.levels, coarse_law(2).levels)
     assert law.sigma == made["result"]["sigma"]

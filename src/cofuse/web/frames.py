@@ -88,7 +88,7 @@ def add_frames(
         if added:
             # A new list: one that is being sorted looks empty to other threads.
             stack.frames = sorted(stack.frames, key=lambda frame: natural_key(frame.name))
-            stack.sigma = None
+            stack.noise = None
             store.stacks.save(stack)
     return added, refused
 

@@ -17,6 +17,7 @@ from cofuse.jobs.options import check_options
 from cofuse.web.options import Config, Options, command_line, fusing_request
 from cofuse.web.schemas import JobRecord, Result, StackRecord, now
 from cofuse.web.store import Full, Missing, Store
+from cofuse.web.tasks import fuse
 from cofuse.web.worker import Cancelled, Worker
 
 __all__ = ["JobQueue", "with_own_names"]
@@ -102,9 +103,8 @@ class JobQueue:
 
         try:
             request = fusing_request(job.folder, frames, job.options)
-            arguments = {"request": request, "keep_frames": self.config.keep_frames}
-            made = self.worker.run("fuse", arguments, take)
-            found = with_own_names(made, names)
+            options = {"request": request, "keep_frames": self.config.keep_frames}
+            found = with_own_names(self.worker.run(fuse, options, take), names)
             write_json(job.folder / "report.json", found["report"], overwrite=True)
             job.result, job.white = Result.model_validate(found["result"]), found["white"]
             job.state, job.ended, job.progress = "done", now(), 1.0

@@ -8,8 +8,10 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from cofuse.errors import CofuseError
+from cofuse.web import tasks
 from cofuse.web.frames import add_frames, add_sample, clean_name, thumbnail_path
 from cofuse.web.schemas import (
+    AnyJSON,
     FrameRecord,
     NewStack,
     Pending,
@@ -95,7 +97,7 @@ def delete_frame(stack: AnyStack, frame: str, here: Here) -> StackRecord:
         found = _frame(stack, frame)
         store.check_unused(stack)
         stack.frames = [one for one in stack.frames if one is not found]
-        stack.sigma = None
+        stack.noise = None
         store.stacks.save(stack)
         path = store.frame_path(stack.id, found)
         path.unlink(missing_ok=True)
@@ -116,22 +118,20 @@ def thumbnail(stack: AnyStack, frame: str, here: Here) -> Response:
 
 
 @router.get("/stacks/{stack}/noise", response_model=None, responses={202: {"model": Pending}})
-def noise(stack: AnyStack, here: Here, response: Response) -> dict[str, Any]:
+def noise(stack: AnyStack, here: Here, response: Response) -> AnyJSON:
     """Estimate a stack's noise: its level in 8-bit grey levels, and what is remarkable about it."""
     if not stack.frames or stack.problem:
         raise Busy(stack.problem or "the stack has no frames; upload some first")
-    if stack.sigma is None:
-        with here.store.lock:
-            paths = [str(here.store.frame_path(stack.id, frame)) for frame in stack.frames]
-        key = f"noise {stack.id} {hash(tuple(sorted(paths)))}"  # in whatever order they are
-        found = here.questions.ask(key, "noise", {"frames": paths})
+    if stack.noise is None:
+        files = [here.store.frame_path(stack.id, frame) for frame in stack.frames]
+        key = f"noise {stack.id} {hash(frozenset(files))}"  # in whatever order they are
+        found = here.questions.ask(key, tasks.noise, files=files)
         if found is None:
             response.status_code = 202
             return {"pending": True}
-        with here.store.lock:
-            stack.sigma, stack.character = float(found["sigma"]), found["character"]
-            here.store.stacks.save(stack)
-    return {"sigma": stack.sigma, "character": stack.character}
+        stack.noise = found
+        here.store.stacks.save(stack)
+    return stack.noise
 
 
 def _frame(record: StackRecord, identifier: str) -> FrameRecord:

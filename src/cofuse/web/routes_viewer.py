@@ -15,6 +15,7 @@ from cofuse.errors import CofuseError
 from cofuse.files import read_alpha, read_metadata, write_image
 from cofuse.fusion.presets import FastSettings
 from cofuse.images import Stack
+from cofuse.web import tasks
 from cofuse.web.facts import filter_pictures, pixel_facts, relief_grid
 from cofuse.web.facts import histogram as count
 from cofuse.web.pyramid import OVERLAP, TILE
@@ -133,8 +134,9 @@ def metrics(job: DoneJob, here: Here, response: Response) -> AnyJSON:
     if job.metrics is None:
         if not all((job.folder / "frames" / f"{k:04d}.npy").exists() for k in range(frames)):
             raise Missing("the frames are too large to be kept; measure with cofuse evaluate")
-        arguments = {"folder": str(job.folder), "white": job.white, "count": frames}
-        found = here.questions.ask(f"metrics {job.id}", "metrics", arguments)
+        found = here.questions.ask(
+            f"metrics {job.id}", tasks.metrics, folder=job.folder, white=job.white, count=frames
+        )
         if found is None:
             response.status_code = 202
             return {"pending": True}

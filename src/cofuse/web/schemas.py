@@ -125,9 +125,8 @@ class StackRecord(Stack):
     frames: list[FrameRecord] = []  # type: ignore[assignment]
     folder: Path = Field(default=Path(), exclude=True)
     used: datetime = Field(default_factory=now)
-    sigma: float | None = None
-    #: What is remarkable about the noise, in words.
-    character: list[str] = []
+    #: Its level and what is remarkable about it, once they are estimated.
+    noise: AnyJSON | None = None
 
     @property
     def names(self) -> list[str]:

@@ -1,13 +1,14 @@
-"""What the worker process does: fuse a stack, measure noise and quality, retouch.
+"""What worker processes do: fuse a stack, measure noise and quality, retouch.
 
-Tasks get and return what can be sent through a pipe; pictures are left in the job's folder.
+Every task takes a function to report with, and options that can be sent through a pipe; it returns
+values that JSON knows. Pictures are left in the job's folder.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from cofuse.web.retouching import RestoredFrames, Stroke
 from cofuse.web.retouching import retouch as paint
 from cofuse.web.worker import Report
 
-__all__ = ["TASKS"]
+__all__ = ["frame", "fuse", "metrics", "noise", "retouch"]
 
 #: Rows that are averaged at a time.
 _STRIP = 128
@@ -36,10 +37,12 @@ _SIGMA = "sigma", "sigma_counts", "sigma_estimated"
 _METRICS_SIDE = 1536
 
 
-def fuse(arguments: dict[str, Any], tell: Report) -> dict[str, Any]:
-    """Fuse a stack exactly as the command line does, and keep what a viewer shows."""
+def fuse(tell: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
+    """Fuse a stack exactly as the command line does, and keep what a viewer shows.
+
+    Of the aligned frames ``keep_frames`` bytes may be kept.
+    """
     start = time.perf_counter()
-    request: Request = arguments["request"]
     folder = request.output.parent
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("ignore")
@@ -51,7 +54,7 @@ def fuse(arguments: dict[str, Any], tell: Report) -> dict[str, Any]:
         def keep(stack: Stack, alignment: Alignment | None) -> None:
             """Save the frames in their places, to be shown."""
             preview.begin(stack, len(stack) // 2)
-            if stack.frame_bytes * len(stack) <= arguments["keep_frames"]:
+            if stack.frame_bytes * len(stack) <= keep_frames:
                 (folder / "frames").mkdir()
                 for index, frame in enumerate(stack):
                     np.save(folder / "frames" / f"{index:04d}.npy", frame)
@@ -110,20 +113,18 @@ def _save_average(path: Path, stack: Stack) -> None:
     mean.flush()
 
 
-def _frames_of(arguments: dict[str, Any]) -> Stack:
+def _frames_of(folder: Path, count: int, white: float) -> Stack:
     """The aligned frames of a job, mapped from their files."""
-    folder = Path(arguments["folder"]) / "frames"
-    files = [folder / f"{index:04d}.npy" for index in range(arguments["count"])]
-    readers = [partial(np.load, file, mmap_mode="r") for file in files]
-    return Stack(readers, white=arguments["white"])
+    files = (folder / "frames" / f"{index:04d}.npy" for index in range(count))
+    return Stack([partial(np.load, file, mmap_mode="r") for file in files], white=white)
 
 
 @lru_cache(maxsize=1)
-def _aligned_again(folder: Path, files: tuple[str, ...], *, mend: bool) -> Stack:
+def _aligned_again(folder: Path, files: tuple[Path, ...], *, mend: bool) -> Stack:
     """The frames of a job that did not keep them, in their places."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        stack = read_frames(files, Reading()).stack
+        stack = _read(files)
         if mend:
             stack, _ = mend_hot_pixels(stack, silent)
         if (folder / "alignment.json").exists():
@@ -132,33 +133,37 @@ def _aligned_again(folder: Path, files: tuple[str, ...], *, mend: bool) -> Stack
     return stack
 
 
-def frame(arguments: dict[str, Any], tell: Report) -> dict[str, Any]:
+def frame(
+    tell: Report, *, folder: Path, files: tuple[Path, ...], mend: bool, index: int
+) -> dict[str, Any]:
     """Align one frame again, where all together were too large to be kept."""
-    folder, files = Path(arguments["folder"]), tuple(arguments["frames"])
-    stack = _aligned_again(folder, files, mend=arguments["hot_pixels"] == "auto")
+    stack = _aligned_again(folder, files, mend=mend)
     (folder / "frames").mkdir(exist_ok=True)
-    new = folder / "frames" / f"{arguments['index']:04d}.new"
+    new = folder / "frames" / f"{index:04d}.new"
     with new.open("wb") as file:
-        np.save(file, stack[arguments["index"]])
+        np.save(file, stack[index])
     new.rename(new.with_suffix(".npy"))
     return {}
 
 
-def noise(arguments: dict[str, Any], tell: Report) -> dict[str, Any]:
-    """Estimate the noise of a stack as fusing would."""
+def _read(files: Sequence[Path]) -> Stack:
+    return read_frames([str(file) for file in files], Reading()).stack
+
+
+def noise(tell: Report, *, files: Sequence[Path]) -> dict[str, Any]:
+    """Estimate the noise of a stack as fusing would: its level, and its character in words."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        stack = read_frames(arguments["frames"], Reading()).stack
-        law = estimate_noise(stack, progress=lambda _: tell({}))
-        return {"sigma": law.to_remove().sigma, "character": list(law.character)}
+        law = estimate_noise(_read(files), progress=lambda _: tell({}))
+        return {"sigma": float(law.to_remove().sigma), "character": list(law.character)}
 
 
-def metrics(arguments: dict[str, Any], tell: Report) -> dict[str, Any]:
+def metrics(tell: Report, *, folder: Path, count: int, white: float) -> dict[str, Any]:
     """Score a result against its frames; of a large picture, its middle."""
     from cofuse.evaluation.metrics import choose_metrics, score
 
-    result = np.load(Path(arguments["folder"]) / "result.npy", mmap_mode="r")
-    stack = _frames_of(arguments)
+    result = np.load(folder / "result.npy", mmap_mode="r")
+    stack = _frames_of(folder, count, white)
     rows, columns = (_middle(side) for side in result.shape[:2])
     sources: list[Pixels] = []
     for frame in stack:
@@ -179,24 +184,29 @@ def _middle(size: int) -> slice:
     return slice(start, start + min(size, _METRICS_SIDE))
 
 
-def retouch(arguments: dict[str, Any], tell: Report) -> dict[str, Any]:
-    """Paint strokes into the result, or into an earlier version of it."""
+def retouch(
+    tell: Report,
+    *,
+    folder: Path,
+    start: str,
+    end: str,
+    strokes: list[Stroke],
+    restore: bool,
+    count: int,
+    white: float,
+) -> dict[str, Any]:
+    """Paint strokes into the picture in the file ``start`` and write it to ``end``."""
 
-    def strokes() -> Iterator[Stroke]:
-        for stroke in arguments["strokes"]:
+    def watched() -> Iterator[Stroke]:
+        for stroke in strokes:
             tell({})
             yield stroke
 
-    folder, stack = Path(arguments["folder"]), _frames_of(arguments)
+    stack = _frames_of(folder, count, white)
     frames: Stack | RestoredFrames = stack
-    if arguments["restore"]:
-        noise = NoiseLaw.from_json((folder / "noise.json").read_text("utf-8"))
-        frames = RestoredFrames(stack, noise)
-    image = np.load(folder / arguments["start"], mmap_mode="r")
-    np.save(folder / arguments["end"], paint(image, frames, strokes()))
+    if restore:
+        law = NoiseLaw.from_json((folder / "noise.json").read_text("utf-8"))
+        frames = RestoredFrames(stack, law)
+    image = np.load(folder / start, mmap_mode="r")
+    np.save(folder / end, paint(image, frames, watched()))
     return {}
-
-
-TASKS: dict[str, Callable[[dict[str, Any], Report], dict[str, Any]]] = {
-    task.__name__: task for task in (frame, fuse, noise, metrics, retouch)
-}

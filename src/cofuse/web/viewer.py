@@ -14,6 +14,7 @@ import numpy as np
 from cofuse.errors import CofuseError
 from cofuse.files import write_json
 from cofuse.images import Pixels
+from cofuse.web import tasks
 from cofuse.web.pyramid import Pyramid, map_pyramid
 from cofuse.web.schemas import JobRecord, Result, Strokes
 from cofuse.web.store import Busy, Missing, Store
@@ -87,14 +88,11 @@ class Viewer:
                 files = [self._store.frame_path(job.stack, frame) for frame in job.frames]
                 if not all(file.exists() for file in files):
                     raise Missing("the frames are too large to be kept, and their stack is deleted")
-                arguments = {
-                    "folder": str(job.folder),
-                    "frames": [str(file) for file in files],
-                    "hot_pixels": job.options.hot_pixels,
-                    "index": index,
-                }
                 self._make_room(path.parent)
-                self._worker.wait_for("frame", arguments)
+                mend = job.options.hot_pixels == "auto"
+                self._worker.wait_for(
+                    tasks.frame, folder=job.folder, files=tuple(files), mend=mend, index=index
+                )
         return self.array(job, f"frames/{index:04d}")
 
     def _make_room(self, folder: Path) -> None:
@@ -119,18 +117,18 @@ class Viewer:
             before = strokes_of(job).strokes
             goes_on = job.retouched > 0 and new.strokes[: len(before)] == before
             number = job.retouched + 1
-            arguments = {
-                "folder": str(folder),
-                "start": f"{result_file(job.retouched if goes_on else 0)}.npy",
-                "end": f"{result_file(number)}.npy",
-                "strokes": new.strokes[len(before) if goes_on else 0 :],
-                # Frames are restored only if the result was.
-                "restore": result.sigma > 0 and job.options.denoise > 0,
-                "white": job.white,
-                "count": result.frames,
-            }
             try:
-                self._worker.wait_for("retouch", arguments)
+                self._worker.wait_for(
+                    tasks.retouch,
+                    folder=folder,
+                    start=f"{result_file(job.retouched if goes_on else 0)}.npy",
+                    end=f"{result_file(number)}.npy",
+                    strokes=new.strokes[len(before) if goes_on else 0 :],
+                    # Frames are restored only if the result was.
+                    restore=result.sigma > 0 and job.options.denoise > 0,
+                    white=job.white,
+                    count=result.frames,
+                )
             except CofuseError:
                 self._store.jobs[job.id]  # if it was deleted meanwhile, that is the reason
                 raise

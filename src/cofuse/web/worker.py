@@ -1,6 +1,6 @@
 """Processes of their own for heavy work, so that the page always answers.
 
-A `Worker` and its process talk through a pipe. To the process go ``(task, arguments)`` and,
+A `Worker` and its process talk through a pipe. To the process go ``(task, options)`` and,
 meanwhile, ``"cancel"``. From it come ``(kind, content)``: ``"report"`` any number of times, then
 ``"done"`` with the result or ``"failed"`` with the error. A process that dies, or that does not
 stop when it is asked to, is replaced.
@@ -26,9 +26,11 @@ from cofuse.web.store import Full
 
 __all__ = ["Cancelled", "Report", "Worker"]
 
-Answer = dict[str, Any]
-#: Called with what a task reports on its way.
+#: Called with what a task reports on its way; in the process it raises if that is cancelled.
 Report = Callable[[dict[str, Any]], None]
+Answer = dict[str, Any]
+#: A function of `cofuse.web.tasks`: takes its way to report, and options by keyword.
+Task = Callable[..., Answer]
 
 #: Seconds between two looks whether a task is to be cancelled.
 _LOOK_EVERY = 0.1
@@ -79,7 +81,7 @@ class Worker:
         self._thread.shutdown(cancel_futures=True)
         self._stop()
 
-    def ask(self, key: str, task: str, arguments: dict[str, Any]) -> Answer | None:
+    def ask(self, key: str, task: Task, **options: Any) -> Answer | None:
         """Return the result of a task if it is known; otherwise see to it that it will be.
 
         ``key`` names the question: asked again meanwhile, it is still the same.
@@ -88,15 +90,15 @@ class Worker:
             if key not in self._asked:
                 if sum(not future.done() for future in self._asked.values()) >= _MOST_ASKED:
                     raise Full("too much is asked at once; try again later")
-                self._asked[key] = self.submit(self.run, task, arguments)
+                self._asked[key] = self.submit(self.run, task, options)
             if not self._asked[key].done():
                 return None
             future = self._asked.pop(key)
         return _answer_of(future)
 
-    def wait_for(self, task: str, arguments: dict[str, Any]) -> Answer:
+    def wait_for(self, task: Task, **options: Any) -> Answer:
         """Do a task and wait for its result."""
-        return _answer_of(self.submit(self.run, task, arguments))
+        return _answer_of(self.submit(self.run, task, options))
 
     def start(self) -> Connection:
         """Start the process unless it runs; only to be called in the thread."""
@@ -113,7 +115,7 @@ class Worker:
         theirs.close()
         return self._pipe
 
-    def run(self, task: str, arguments: dict[str, Any], report: Report = lambda _: None) -> Answer:
+    def run(self, task: Task, options: dict[str, Any], report: Report = lambda _: None) -> Answer:
         """Do a task and return its result; only to be called in the thread.
 
         Raises `CofuseError` if the task refused or the process died, and `Cancelled` if it was
@@ -122,7 +124,7 @@ class Worker:
         deadline = math.inf
         try:
             pipe = self.start()
-            pipe.send((task, arguments))
+            pipe.send((task, options))
             while time.monotonic() <= deadline:
                 if deadline == math.inf and self._is_cancelled():
                     deadline = time.monotonic() + self.stop_seconds
@@ -172,7 +174,6 @@ def _serve(pipe: Connection, niceness: int, idle_seconds: float | None) -> None:
     if hasattr(os, "nice"):
         os.nice(niceness)
     threading.Thread(target=_end_with_server, daemon=True).start()
-    from cofuse.web.tasks import TASKS
 
     def report(content: dict[str, Any]) -> None:
         """Send a report unless it is empty; raises if the task is to be cancelled."""
@@ -187,9 +188,9 @@ def _serve(pipe: Connection, niceness: int, idle_seconds: float | None) -> None:
             message = pipe.recv()
             if message == "cancel":  # too late, the task was over
                 continue
-            task, arguments = message
+            task, options = message
             try:
-                answer: tuple[str, Any] = "done", TASKS[task](arguments, report)
+                answer: tuple[str, Any] = "done", task(report, **options)
             except Exception as error:
                 answer = "failed", _in_one_line(error)
             pipe.send(answer)
