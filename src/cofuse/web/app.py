@@ -11,7 +11,6 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -23,11 +22,10 @@ from cofuse import __version__
 from cofuse.errors import CofuseError
 from cofuse.web import routes_jobs, routes_stacks, routes_viewer
 from cofuse.web.options import Config
-from cofuse.web.routes_viewer import SUFFIXES
 from cofuse.web.schemas import Device, ErrorLine, Info, Limits, Preset
-from cofuse.web.security import AccessMiddleware
+from cofuse.web.security import AccessMiddleware, refusal
 from cofuse.web.service import Here, Service
-from cofuse.web.store import Busy, Full, Missing, Store
+from cofuse.web.store import Busy, Full, Missing
 
 __all__ = ["create_app"]
 
@@ -47,6 +45,8 @@ _DEVICES = {
     "mps": "the graphics of a Mac",
 }
 
+#: Status of the answer to an error; the first kind that fits counts.
+_STATUSES = {ClientDisconnect: 400, Missing: 404, Busy: 409, CofuseError: 422, Full: 429}
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorLine} for status in (401, 403, 404, 409, 413, 422, 429)
 }
@@ -59,7 +59,7 @@ def create_app(config: Config) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(service.start)
-        cleaning = asyncio.create_task(_clean_up_often(service.store))
+        cleaning = asyncio.create_task(_clean_up_often(service))
         yield
         cleaning.cancel()
         await run_in_threadpool(service.close)
@@ -77,15 +77,12 @@ def create_app(config: Config) -> FastAPI:
     app.add_middleware(AccessMiddleware, config=config)
     known = HTTPBearer(auto_error=False, description="The token that `cofuse serve` printed.")
     api = APIRouter(prefix="/api", responses=_ERRORS, dependencies=[Depends(known)])
-    api.add_api_route("/info", _info, methods=["GET"], response_model=Info)
+    api.add_api_route("/info", _info, methods=["GET"])
     for part in (routes_stacks, routes_jobs, routes_viewer):
         api.include_router(part.router)
     app.include_router(api)
-    statuses = {ClientDisconnect: 400, Missing: 404, Busy: 409, CofuseError: 422, Full: 429}
-    for kind, status in statuses.items():
-        app.add_exception_handler(kind, _answer_with(status))
-    app.add_exception_handler(RequestValidationError, _not_understood)
-    app.add_exception_handler(HTTPException, _plain_error)
+    for kind in (*_STATUSES, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, _answer)
     mimetypes.add_type("text/javascript", ".js")  # some systems call it something else
     page = _Page(directory=Path(__file__).with_name("static"), html=True)
     app.mount("/static", page)
@@ -102,15 +99,15 @@ class _Page(StaticFiles):
         return response
 
 
-async def _clean_up_often(store: Store) -> None:
+async def _clean_up_often(service: Service) -> None:
     while True:
         await asyncio.sleep(_CLEAN_UP_EVERY)
         with suppress(OSError):
-            await run_in_threadpool(store.clean_up)
+            await run_in_threadpool(service.store.clean_up)
 
 
 async def _info(here: Here) -> Info:
-    """Tell what this server can do and how much it takes."""
+    """What this server can do, and its limits."""
     config = here.config
     return Info(
         version=__version__,
@@ -119,7 +116,7 @@ async def _info(here: Here) -> Info:
             Device(name=name, words=_DEVICES[name], available=there)
             for name, there in here.devices.items()
         ],
-        formats=list(SUFFIXES),
+        formats=list(routes_viewer.SUFFIXES),
         limits=Limits(
             bytes=config.max_upload,
             frames=config.max_frames,
@@ -130,30 +127,21 @@ async def _info(here: Here) -> Info:
     )
 
 
-def _error(status: int, line: str) -> JSONResponse:
-    return JSONResponse({"error": " ".join(line.split())}, status)
+async def _answer(request: Request, error: Exception) -> Response:
+    """Say what went wrong in one line."""
+    if isinstance(error, HTTPException):
+        return refusal(error.status_code, str(error.detail), error.headers)
+    if isinstance(error, RequestValidationError):
+        return refusal(422, _first_mistake(request, error))
+    status = next(status for kind, status in _STATUSES.items() if isinstance(error, kind))
+    return refusal(status, str(error) or "the request broke off")
 
 
-def _answer_with(status: int) -> Any:
-    async def answer(_: Request, error: Exception) -> JSONResponse:
-        return _error(status, str(error) or "the request broke off")
-
-    return answer
-
-
-async def _not_understood(request: Request, error: Exception) -> JSONResponse:
+def _first_mistake(request: Request, error: RequestValidationError) -> str:
     """Say what is wrong with the first thing that is."""
-    assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
-        return _error(422, "send JSON, with the header Content-Type: application/json")
+        return "send JSON, with the header Content-Type: application/json"
     place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
     line = f"{place[:100]}: {first['msg']}" if place else str(first["msg"])
-    return _error(422, line.encode("utf-8", "replace").decode())
-
-
-async def _plain_error(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    answer = _error(error.status_code, str(error.detail))
-    answer.headers.update(error.headers or {})
-    return answer
+    return line.encode("utf-8", "replace").decode()

@@ -131,8 +131,6 @@ def _check_job(stack: StackRecord, options: Options) -> None:
         raise CofuseError(f"there is less memory than {options.max_memory}; ask for less")
     if options.depth and stack.pages < 2:
         raise CofuseError("the depth of one frame cannot be told; add frames or leave depth out")
-    if options.z_step == 0:
-        raise CofuseError("z_step is 0; expected a number other than 0")
     check_options(fusing_request(Path(), [], options))
 
 

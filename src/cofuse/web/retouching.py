@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, FiniteFloat
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from cofuse.errors import CofuseError
 from cofuse.fusion import fuse
 from cofuse.images import PartReader, Pixels, Stack
 from cofuse.images.tiles import tiles_of
@@ -50,20 +49,12 @@ Coordinate = Annotated[FiniteFloat, Field(ge=-_FARTHEST, le=_FARTHEST)]
 
 @checked_dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Stroke:
-    """A stroke of a round brush that paints a frame over the result.
+    """A stroke of a round brush that paints the frame number ``frame``, from 0, over the result.
 
-    Attributes
-    ----------
-    frame
-        Index of the frame to paint from.
-    radius
-        Of the brush, in pixels.
-    softness
-        Share of the radius over which the stroke fades out, 0 to 1. The coarse structure of the
-        picture fades over a quarter of the radius at least; fine detail always over less.
-    points
-        Where the brush went, (x, y) in pixels: pixel number i of a row reaches from i to i + 1.
-        One point makes a dot.
+    ``radius`` is in pixels. Over ``softness``, a share of it, the stroke fades out; the coarse
+    structure of the picture fades over a quarter of the radius at least, fine detail always over
+    less. ``points`` say where the brush went, (x, y) in pixels: pixel number i of a row reaches
+    from i to i + 1. One point makes a dot.
     """
 
     frame: Annotated[int, Field(ge=0, lt=100_000)]
@@ -137,9 +128,6 @@ class RestoredFrames:
     noise: NoiseLaw
     preset: str = "auto"
 
-    def __len__(self) -> int:
-        return len(self.stack)
-
     def part_reader(self, index: int) -> PartReader:
         """Open one frame to read restored parts of it."""
         stack, read = self.stack, self.stack.part_reader(index)
@@ -172,27 +160,14 @@ def retouch(
 ) -> Pixels:
     """Paint parts of frames into a copy of a picture, with soft brushes and without seams.
 
-    Pixels outside of all strokes keep their exact values. Painting some strokes into the result of
-    others is the same as painting all at once.
-
-    Parameters
-    ----------
-    image
-        The fused picture, shape (H, W) or (H, W, 3).
-    frames
-        The frames it was fused from, aligned with it and of its dtype.
-    strokes
-        Painted in this order, later ones over earlier. What lies off the picture is left out.
-    side
-        Side of the tiles to work in, pixels; a multiple of 64.
+    ``image``, shape (H, W) or (H, W, 3), was fused from ``frames``, which are aligned with it and
+    of its dtype. Later strokes lie over earlier ones; what lies off the picture is left out. Pixels
+    outside of all strokes keep their exact values, and painting some strokes into the result of
+    others is the same as painting all at once. ``side`` is that of the tiles to work in, in pixels,
+    a multiple of 64.
     """
     result = np.array(image)
     for stroke in strokes:
-        if stroke.frame >= len(frames):
-            raise CofuseError(
-                f"a stroke paints from frame {stroke.frame}, but there are {len(frames)} frames, "
-                "counted from 0"
-            )
         window = stroke.window(image.shape)
         if window is not None:
             _paint(result[window], frames.part_reader(stroke.frame), stroke, window, side)
@@ -210,11 +185,6 @@ def _paint(picture: Pixels, read: PartReader, stroke: Stroke, window: Window, si
             continue
         here = picture[tile.around]
         patch = read(_moved(tile.around_rows, rows), _moved(tile.around_columns, columns))
-        if patch.shape != here.shape or patch.dtype != here.dtype:
-            raise CofuseError(
-                f"a part of frame {stroke.frame} has shape {patch.shape} and type {patch.dtype}, "
-                f"but the picture {here.shape} and {here.dtype}; expected them to be alike"
-            )
         # Kept until all are done: neighbouring tiles must see the picture as it was.
         parts.append((tile.here, blend(here, patch, depth, fade=stroke.fade)[tile.within]))
     for place, pixels in parts:

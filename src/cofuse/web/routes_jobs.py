@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cofuse.web.options import Options, command_line
 from cofuse.web.schemas import Command, Job, JobRecord, NewJob
-from cofuse.web.service import AnyJob, Here, Service
+from cofuse.web.service import JPEG, AnyJob, Here, Service
 from cofuse.web.store import Full, content_of
 
 __all__ = ["router"]
@@ -75,11 +75,7 @@ def delete_job(job: str, here: Here) -> None:
     here.store.delete_job(job)
 
 
-@router.get(
-    "/jobs/{job}/preview",
-    response_class=Response,
-    responses={200: {"content": {"image/jpeg": {}}}},
-)
+@router.get("/jobs/{job}/preview", response_class=Response, responses=JPEG)
 def preview(job: AnyJob) -> Response:
     """Show what is fused so far, the rest dim."""
     data = content_of(job.folder / "preview.jpg", "there is no preview yet")

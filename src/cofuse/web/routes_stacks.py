@@ -20,7 +20,7 @@ from cofuse.web.schemas import (
     StackRecord,
     Uploaded,
 )
-from cofuse.web.service import FOREVER, AnyStack, Here
+from cofuse.web.service import FOREVER, JPEG, AnyStack, Here
 from cofuse.web.store import Busy, Missing, content_of
 
 __all__ = ["router"]
@@ -105,11 +105,7 @@ def delete_frame(stack: AnyStack, frame: str, here: Here) -> StackRecord:
     return stack
 
 
-@router.get(
-    "/stacks/{stack}/frames/{frame}/thumbnail",
-    response_class=Response,
-    responses={200: {"content": {"image/jpeg": {}}}},
-)
+@router.get("/stacks/{stack}/frames/{frame}/thumbnail", response_class=Response, responses=JPEG)
 def thumbnail(stack: AnyStack, frame: str, here: Here) -> Response:
     """Show a frame, small."""
     path = thumbnail_path(here.store.frame_path(stack.id, _frame(stack, frame)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import socket
+from collections.abc import Mapping
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.exceptions import HTTPException
@@ -17,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cofuse.web.options import Config
 
-__all__ = ["AccessMiddleware", "TooLarge", "is_loopback", "is_own_host"]
+__all__ = ["AccessMiddleware", "TooLarge", "is_loopback", "is_own_host", "refusal"]
 
 POLICY = (
     "default-src 'self'; img-src 'self' blob: data:; style-src 'self'; script-src 'self'; "
@@ -48,6 +49,11 @@ class TooLarge(HTTPException):
     def __init__(self, line: str) -> None:
         # Otherwise the rest would still be read, if only to be thrown away.
         super().__init__(413, line, {"connection": "close"})
+
+
+def refusal(status: int, line: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Answer that says what is wrong, in one line."""
+    return JSONResponse({"error": " ".join(line.split())}, status, headers)
 
 
 def is_loopback(host: str) -> bool:
@@ -84,7 +90,7 @@ class AccessMiddleware:
     def __init__(self, app: ASGIApp, config: Config) -> None:
         self.app, self.config = app, config
         # Cookies do not tell ports apart: two servers must not lock each other out.
-        self.cookie = f"cofuse-{config.port}"
+        self._cookie = f"cofuse-{config.port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or pass it on."""
@@ -92,32 +98,33 @@ class AccessMiddleware:
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
-        headers, path = Headers(scope=scope), scope["path"]
-        answer = self._refusal(headers, path, scope["method"])
-        given = QueryParams(scope["query_string"]).get("token")
-        if answer is None and path == "/" and given:
-            answer = self._entrance(given)
-        elif answer is None and not self._is_known(headers):
-            answer = _locked(path)
-        if answer is not None:
-            await answer(scope, receive, _guarded(send))
-            return
+        path = scope["path"]
         uploading = path.startswith("/api/stacks/") and path.endswith("/frames")
-        incoming = receive if uploading else _limited(receive)
-        await self.app(scope, incoming, _guarded(send))
+        answer = self._answer(scope) or self.app
+        await answer(scope, receive if uploading else _limited(receive), _guarded(send))
 
-    def _refusal(self, headers: Headers, path: str, method: str) -> Response | None:
-        """Refuse what comes under another name or from another site."""
+    def _answer(self, scope: Scope) -> Response | None:
+        """Answer who may not come in, or gives the token in the address; None for all others."""
+        headers, path = Headers(scope=scope), scope["path"]
+        if line := self._objection(headers, path, scope["method"]):
+            return refusal(403, line)
+        given = QueryParams(scope["query_string"]).get("token")
+        if path == "/" and given:
+            return self._entrance(given)
+        return None if self._is_known(headers) else _locked(path)
+
+    def _objection(self, headers: Headers, path: str, method: str) -> str | None:
+        """What is wrong with a request under another name or from another site."""
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or not is_own_host(hosts[0], self.config):
-            return _error(403, "this server answers under its own address only")
+            return "this server answers under its own address only"
         if any(origin != f"http://{hosts[0]}" for origin in origins):
-            return _error(403, "requests from other sites are refused")
+            return "requests from other sites are refused"
         site = headers.get("sec-fetch-site", "none")
         if site not in ("none", "same-origin") and path != "/":
-            return _error(403, "requests from other sites are refused")
+            return "requests from other sites are refused"
         if method not in ("GET", "HEAD") and not origins and not _bearer(headers):
-            return _error(403, "a request that changes something needs an Origin or a Bearer token")
+            return "a request that changes something needs an Origin or a Bearer token"
         return None
 
     def _is_known(self, headers: Headers) -> bool:
@@ -127,7 +134,7 @@ class AccessMiddleware:
             return self._fits(given)
         # Parsed by hand: odd cookies of other servers on this machine must not hide our own.
         pairs = (pair.partition("=") for pair in headers.get("cookie", "").split(";"))
-        values = (value.strip() for name, _, value in pairs if name.strip() == self.cookie)
+        values = (value.strip() for name, _, value in pairs if name.strip() == self._cookie)
         return any(self._fits(value) for value in values)
 
     def _fits(self, given: str) -> bool:
@@ -137,18 +144,14 @@ class AccessMiddleware:
         """Take the token out of the address bar and keep it where scripts cannot read it."""
         if not self._fits(given):
             return _locked("/")
-        cookie = f"{self.cookie}={self.config.token}; HttpOnly; SameSite=Strict; Path=/"
+        cookie = f"{self._cookie}={self.config.token}; HttpOnly; SameSite=Strict; Path=/"
         return Response(status_code=303, headers={"location": "/", "set-cookie": cookie})
 
 
 def _locked(path: str) -> Response:
     if path.startswith("/api/"):
-        return _error(401, "the token is missing or wrong", {"www-authenticate": "Bearer"})
+        return refusal(401, "the token is missing or wrong", {"www-authenticate": "Bearer"})
     return HTMLResponse(_LOCKED, 401)
-
-
-def _error(status: int, line: str, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse({"error": line}, status, headers)
 
 
 def _bearer(headers: Headers) -> str | None:

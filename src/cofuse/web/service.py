@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
@@ -19,11 +19,13 @@ from cofuse.web.uploads import Uploads
 from cofuse.web.viewer import Viewer, result_of
 from cofuse.web.worker import Worker
 
-__all__ = ["FOREVER", "AnyJob", "AnyStack", "DoneJob", "Here", "Service"]
+__all__ = ["FOREVER", "JPEG", "AnyJob", "AnyStack", "DoneJob", "Here", "Service"]
 
 _MOST_WATCHERS = 100
 #: Header ``cache-control`` of what never changes.
 FOREVER = "private, max-age=31536000, immutable"
+#: How the API's description tells of an answer that is a JPEG.
+JPEG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/jpeg": {}}}}
 
 
 class Service:

@@ -44,19 +44,15 @@ export const STATES = {
 
 // What the library calls its stages, as one would say them.
 const STAGES = {
-  read: "Reading the frames",
   "hot pixels": "Looking for hot pixels",
   align: "Aligning the frames",
   frames: "Bringing the frames into place",
   noise: "Measuring the noise",
   choice: "Choosing the sharpest frame",
   fusion: "Fusing",
-  composition: "Putting the picture together",
   restoration: "Taking the noise out",
   reconstruction: "Taking the noise out",
   depth: "Measuring the depth",
-  write: "Writing the picture",
-  writing: "Writing the picture",
   stopping: "Stopping",
 };
 
