@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
+from cofuse.errors import CofuseError
 from cofuse.files import read_image
 from cofuse.images import Stack
 from cofuse.jobs.run import Job
@@ -23,8 +25,9 @@ from cofuse.web.options import Config, Options, fusing_request
 from cofuse.web.reporting import Pace, Preview, reporter
 from cofuse.web.schemas import Result, now
 from cofuse.web.store import Store, folder_bytes
+from cofuse.web.worker import Worker
 from tests.waiting import PATIENCE, until
-from tests.web_server import client_of, finished, frames, png, small_stack, start, upload
+from tests.web_server import client_of, finished, frames, png, small_stack, start
 
 #: Large enough to be caught at work.
 SIZE = (480, 640)
@@ -133,20 +136,24 @@ def test_death_of_the_worker_fails_one_job_and_no_more(client, large):
     assert client.get(f"/api/jobs/{job}/preview").status_code == 404
 
 
+def test_worker_without_work_ends_and_starts_again(tmp_path):
+    (tmp_path / "a.png").write_bytes(png(frames(1)[0]))
+    worker = Worker(niceness=0, idle_seconds=0.1)
+    worker.submit(worker.start).result()
+    first = worker.pid
+    until(lambda: first not in {child.pid for child in multiprocessing.active_children()})
+    assert worker.wait_for(tasks.noise, files=[tmp_path / "a.png"])["sigma"] >= 0
+    assert worker.pid != first
+    worker.close()
+    with pytest.raises(CofuseError, match="stopping"):
+        worker.wait_for(tasks.noise, files=[])
+
+
 def test_failure_is_told_by_the_names_people_know(client):
-    flat = [frame * 0 for frame in frames(3)]
-    files = {f"meine {k}.png": png(frame) for k, frame in enumerate(flat[:2])}
-    files["other.png"] = png(frames(1)[0][::-1, ::-1])
-    stack = upload(client, files)["stack"]["id"]
+    stack, store = small_stack(client), client.app.state.service.store
+    store.frame_path(stack, store.stacks[stack].frames[1]).write_bytes(b"damaged")
     job = finished(client, start(client, stack))
-    if job["state"] == "failed":
-        assert "png" in job["error"] and "/" not in job["error"], job["error"]
-    gone = upload(client, {"a.png": png(flat[0]), "b.png": png(flat[0])})["stack"]
-    store = client.app.state.service.store
-    record = store.stacks[gone["id"]]
-    store.frame_path(gone["id"], record.frames[1]).write_bytes(b"damaged")
-    job = finished(client, start(client, gone["id"]))
-    assert job["state"] == "failed" and job["error"].startswith("b.png is not a picture")
+    assert job["state"] == "failed" and job["error"].startswith("f1.png is not a picture")
     assert str(store.config.folder) not in job["error"]
 
 
@@ -382,38 +389,13 @@ def test_share_never_falls_and_ends_below_one():
     assert shares == sorted(shares) and 0.8 < shares[-1] < 1
 
 
-#: When stages were heard of and when all was over: five frames of 6 MP, two processors.
-NOISY = [
-    ("hot pixels", 0.1, 0.3),
-    ("align", 0.4, 1.6),
-    ("frames", 1.8, 2.2),
-    ("noise", 2.3, 2.9),
-    ("fusion", 3.1, 21.0),
-    ("restoration", 21.2, 28.2),
-    ("depth", 28.5, 29.5),
-]
-CLEAN = [*NOISY[:3], ("fusion", 2.4, 20.3), ("depth", 20.6, 21.6)]
-
-
-@pytest.mark.parametrize(
-    ("stages", "left_out", "whole"), [(NOISY, (), 35.7), (CLEAN, ("noise", "restoration"), 27.8)]
-)
-def test_share_and_time_left_are_sane_from_beginning_to_end(stages, left_out, whole):
-    clock, share, left, told = [0.0], 0.0, None, []
-    pace = Pace(left_out, clock=lambda: clock[0])
-    reports = [
-        (begin + (end - begin) * k / 14, Progress(stage, k + 1, 15))
-        for stage, begin, end in stages
-        for k in range(15)
-    ]
-    for moment in np.arange(0.0, whole, 0.25):
-        while reports and reports[0][0] <= moment:
-            clock[0], progress = reports.pop(0)
-            share, left = pace.step(progress)
-        told.append((moment, share, np.nan if left is None else left))
-    times, shares, left = np.array(told).T
-    assert (np.diff(shares) >= 0).all() and np.diff(shares).max() < 0.25
-    assert abs(shares - times / whole).max() < 0.2
-    sure = times > 0.4 * whole
-    assert abs(left - (whole - times))[sure].max() < 0.25 * whole
-    assert left[-1] <= 3
+def test_time_left_follows_from_the_pace_so_far():
+    clock = [100.0]
+    pace = Pace(("hot pixels", "align", "depth"), clock=lambda: clock[0])
+    assert pace.step(Progress("frames", 1, 5))[1] is None, "too little is known yet"
+    for moment, done in ((103.0, 2), (110.0, 5)):
+        clock[0] = moment
+        share, left = pace.step(Progress("fusion", done, 5))
+        assert left == pytest.approx((moment - 100) * (1 - share) / share)
+    whole = pace.step(Progress("fusion", 5, 5))[0]
+    assert pace.step(Progress("unknown", 5, 5))[0] == whole > 0.6

@@ -175,14 +175,6 @@ def test_detail_fades_faster_than_brightness():
     assert ((brightness > 63) & (brightness < 117))[20:100].sum() > 40
 
 
-def test_later_strokes_lie_over_earlier_ones():
-    image, *frames = (np.full((50, 50), value, np.uint8) for value in (0, 100, 200))
-    first, second = (brush(k, 20, 0.3, ((25, 25),)) for k in range(2))
-    stack = Stack.from_arrays(frames)
-    assert retouch(image, stack, [first, second])[25, 25] == 200
-    assert retouch(image, stack, [second, first])[25, 25] == 100
-
-
 def test_brush_is_round_and_follows_its_way():
     points = ((20.0, 30.0), (60.5, 40.25), (50.0, 80.0))
     depth = depth_in(brush(0, 15, 0.5, points), (110, 100))

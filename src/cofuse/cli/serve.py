@@ -69,9 +69,9 @@ def serve(
     max_pixels
         Most pixels of one frame, in megapixels.
     keep_days
-        Delete what was not used for so many days.
+        Delete what was not used for this number of days.
     keep_size
-        Delete the oldest when all takes more than this.
+        Delete the oldest stacks and results when all takes more than this.
     """
     if any(
         importlib.util.find_spec(name) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -94,8 +94,8 @@ def histogram(pixels: Pixels, *, white: float) -> dict[str, list[int]]:
     """Count values in 256 steps from black to white, by channel: r, g and b, or grey."""
     names = ("r", "g", "b") if len(pixels.shape) == 3 else ("grey",)
     counts = np.zeros((len(names), 256), np.int64)
-    for _, band in _bands(pixels, _BAND):
-        levels = eight_bits(band, white).reshape(-1, len(names))
+    for top in range(0, pixels.shape[0], _BAND):
+        levels = eight_bits(pixels[top : top + _BAND], white).reshape(-1, len(names))
         for channel, count in enumerate(counts):
             count += np.bincount(levels[:, channel], minlength=256)
     return {name: count.tolist() for name, count in zip(names, counts, strict=True)}
@@ -126,18 +126,13 @@ def relief_grid(
     return np.asarray(heights.max() - heights, np.float32), colours
 
 
-def _bands(pixels: Pixels, rows: int) -> Iterator[tuple[int, Pixels]]:
-    """Bands of a picture from top to bottom, each with the number of its first row."""
-    for top in range(0, pixels.shape[0], rows):
-        yield top, pixels[top : top + rows]
-
-
 def _reduced(pixels: Pixels, side: int) -> NDArray[np.float32]:
     """Means over equal blocks such that neither side is longer than ``side``."""
     step = -(-max(pixels.shape[:2]) // side)
     rows, columns = (-(-length // step) for length in pixels.shape[:2])
     result = np.empty((rows, columns, *pixels.shape[2:]), np.float32)
-    for top, band in _bands(pixels, step * -(-_BAND // step)):
-        small = block_means(band.astype(np.float32), step)
+    band = step * -(-_BAND // step)
+    for top in range(0, pixels.shape[0], band):
+        small = block_means(pixels[top : top + band].astype(np.float32), step)
         result[top // step : top // step + len(small)] = small
     return result

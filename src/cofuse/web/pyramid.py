@@ -143,7 +143,7 @@ def map_pyramid(name: str, pixels: Pixels, frames: int, file: Path) -> Pyramid:
 
 
 def _kept(file: Path, size: int) -> Shown | None:
-    """Map a file of so many bytes of levels; None if it is missing or not whole."""
+    """Map a file with ``size`` bytes of levels; None if it is missing or not whole."""
     try:
         flat: NDArray[Any] = np.load(file, mmap_mode="r")
     except (OSError, ValueError):

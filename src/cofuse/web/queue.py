@@ -130,7 +130,7 @@ def _check_job(stack: StackRecord, options: Options) -> None:
     if options.max_memory is not None and parse_size(options.max_memory) > available_memory():
         raise CofuseError(f"there is less memory than {options.max_memory}; ask for less")
     if options.depth and stack.pages < 2:
-        raise CofuseError("the depth of one frame cannot be told; add frames or leave depth out")
+        raise CofuseError("one frame has no depth; add frames or leave depth out")
     check_options(fusing_request(Path(), [], options))
 
 

@@ -61,8 +61,8 @@ class Pace:
 class Preview:
     """A small JPEG of the result, renewed as parts of it are finished; the rest is a dim frame.
 
-    The picture is written to ``path``, every so many seconds at most; it begins as frame ``index``
-    of ``stack``.
+    The picture is written to ``path``, at most once in ``every`` seconds. It begins as frame
+    ``index`` of ``stack``.
     """
 
     def __init__(self, path: Path, stack: Stack, index: int, *, every: float = 0.5) -> None:
@@ -101,9 +101,9 @@ class Preview:
 
 
 def reporter(
-    request: Request, preview: Preview, tell: Report, *, every: float = 0.15
+    request: Request, preview: Preview, send: Report, *, every: float = 0.15
 ) -> ProgressCallback:
-    """Make a progress callback that reports each stage every so many seconds at most."""
+    """Make a progress callback that reports a stage at most once in ``every`` seconds."""
     left_out = {
         "hot pixels": request.reading.hot_pixels == "off",
         "align": not request.aligning.align,
@@ -118,10 +118,10 @@ def reporter(
         share, left = pace.step(progress)
         moment = time.monotonic()
         if progress.stage == last[0] and moment - last[1] < every:
-            tell({})
+            send({})
             return
         last = progress.stage, moment
         facts = {"stage": progress.stage, "done": progress.done, "total": progress.total}
-        tell(facts | {"progress": share, "seconds_left": left, "preview": preview.written()})
+        send(facts | {"progress": share, "seconds_left": left, "preview": preview.written()})
 
     return report

@@ -48,7 +48,7 @@ async def list_jobs(here: Here) -> list[JobRecord]:
 async def command(
     stack: str, here: Here, options: Annotated[str, Query(max_length=2000)] = "{}"
 ) -> Command:
-    """Tell the command line that does the same."""
+    """The command line that does the same."""
     try:
         chosen = Options.model_validate_json(options)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""What goes over the wire, as the API's description tells it; records add what stays here."""
+"""Requests and answers of the API; records add the fields that stay on the server."""
 
 from __future__ import annotations
 

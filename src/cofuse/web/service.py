@@ -24,7 +24,7 @@ __all__ = ["FOREVER", "JPEG", "AnyJob", "AnyStack", "DoneJob", "Here", "Service"
 _MOST_WATCHERS = 100
 #: Header ``cache-control`` of what never changes.
 FOREVER = "private, max-age=31536000, immutable"
-#: How the API's description tells of an answer that is a JPEG.
+#: For the API's description: the answer is a JPEG.
 JPEG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/jpeg": {}}}}
 
 

@@ -267,7 +267,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or folder of ours."""
+    """Remove a file or a folder, but nothing that a link leads to."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -1,7 +1,8 @@
 """What worker processes do: fuse a stack, measure noise and quality, retouch.
 
-Every task takes a function to report with, and options that can be sent through a pipe; it returns
-values that JSON knows. Pictures are left in the job's folder.
+Every task takes ``send`` and options that can go through a pipe, and returns values that JSON
+knows; pictures are left in the job's folder. ``send`` reports facts to the server. With an empty
+dictionary it only looks whether the task is cancelled, and raises if it is.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _SIGMA = "sigma", "sigma_counts", "sigma_estimated"
 _METRICS_SIDE = 1536
 
 
-def fuse(tell: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
+def fuse(send: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
     """Fuse a stack exactly as the command line does, and keep what a viewer shows.
 
     Of the aligned frames ``keep_frames`` bytes may be kept.
@@ -49,7 +50,7 @@ def fuse(tell: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
         warnings.simplefilter("always", UserWarning)
         job = Job(request)
         preview = Preview(folder / "preview.jpg", job.frames.stack, job.reference)
-        report_to = reporter(request, preview, tell)
+        report_to = reporter(request, preview, send)
 
         def keep(stack: Stack, alignment: Alignment | None) -> None:
             """Save the frames in their places, to be shown."""
@@ -134,7 +135,7 @@ def _aligned_again(folder: Path, files: tuple[Path, ...], *, mend: bool) -> Stac
 
 
 def frame(
-    tell: Report, *, folder: Path, files: tuple[Path, ...], mend: bool, index: int
+    send: Report, *, folder: Path, files: tuple[Path, ...], mend: bool, index: int
 ) -> dict[str, Any]:
     """Align one frame again, where all together were too large to be kept."""
     stack = _aligned_again(folder, files, mend=mend)
@@ -150,15 +151,15 @@ def _read(files: Sequence[Path]) -> Stack:
     return read_frames([str(file) for file in files], Reading()).stack
 
 
-def noise(tell: Report, *, files: Sequence[Path]) -> dict[str, Any]:
+def noise(send: Report, *, files: Sequence[Path]) -> dict[str, Any]:
     """Estimate the noise of a stack as fusing would: its level, and its character in words."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        law = estimate_noise(_read(files), progress=lambda _: tell({}))
+        law = estimate_noise(_read(files), progress=lambda _: send({}))
         return {"sigma": float(law.to_remove().sigma), "character": list(law.character)}
 
 
-def metrics(tell: Report, *, folder: Path, count: int, white: float) -> dict[str, Any]:
+def metrics(send: Report, *, folder: Path, count: int, white: float) -> dict[str, Any]:
     """Score a result against its frames; of a large picture, its middle."""
     from cofuse.evaluation.metrics import choose_metrics, score
 
@@ -168,12 +169,12 @@ def metrics(tell: Report, *, folder: Path, count: int, white: float) -> dict[str
     sources: list[Pixels] = []
     for frame in stack:
         sources.append(np.ascontiguousarray(frame[rows, columns]))
-        tell({})
+        send({})
     names = choose_metrics((), sources=True, truth=False) if len(stack) > 1 else ()
     picture = np.ascontiguousarray(result[rows, columns])
     values: dict[str, float | None] = {}
     for name in names:
-        tell({})
+        send({})
         value = score(picture, metrics=[name], sources=sources, white=stack.white)[name]
         values[name] = float(value) if np.isfinite(value) else None
     return {"values": values, "part": [columns.start, rows.start, columns.stop, rows.stop]}
@@ -185,7 +186,7 @@ def _middle(size: int) -> slice:
 
 
 def retouch(
-    tell: Report,
+    send: Report,
     *,
     folder: Path,
     start: str,
@@ -199,7 +200,7 @@ def retouch(
 
     def watched() -> Iterator[Stroke]:
         for stroke in strokes:
-            tell({})
+            send({})
             yield stroke
 
     stack = _frames_of(folder, count, white)

@@ -165,7 +165,7 @@ class _Parts:
         if len(self.files) >= self._most:
             raise TooLarge(f"a stack may have {self._most} frames (--max-frames)")
         name = options[b"filename"].decode("utf-8", "replace")
-        # Formats are told by content; only camera RAW needs the ending of its name.
+        # Formats are known by content; only camera RAW needs the ending of its name.
         suffix = next((end for end in RAW_SUFFIXES if name.lower().endswith(end)), "")
         path = self._folder / f"{new_id()}{suffix}"
         self._file = path.open("xb")
