@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from cofuse.files import read_image, read_metadata
+from cofuse.operators import load_operator
 from cofuse.web.options import Options, command_line
 from tests.command_line import run
 from tests.web_server import (
@@ -156,7 +157,10 @@ def test_facts_about_pixels_and_the_whole(client, done):
     relief = client.get(f"/api/jobs/{job}/relief").json()
     assert len(relief["heights"]) == relief["columns"] * relief["rows"]
     operator = client.get("/api/operator").json()
-    assert len(operator["filters"][0]) == operator["side"] ** 2
+    filters = load_operator(operator["name"]).filters
+    for shown, filter_ in zip(operator["filters"], filters, strict=True):
+        assert len(shown) == operator["side"] ** 2 and {min(shown), max(shown)} & {0, 255}
+        assert np.corrcoef(shown, filter_.ravel())[0, 1] > 0.999
 
 
 @pytest.mark.parametrize(("preset", "decided"), [("fast", True), ("paper", False)])

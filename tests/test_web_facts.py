@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from cofuse.errors import CofuseError
 from cofuse.images import Stack
-from cofuse.operators import SHIPPED_OPERATORS, load_operator
+from cofuse.operators import load_operator
 from cofuse.web.facts import (
     FILTERS_SHOWN,
-    filter_pictures,
     histogram,
     pixel_facts,
     relief_grid,
@@ -96,17 +95,6 @@ def test_pictures_below_patch_size_and_pixels_outside():
     for x, y in ((5, 0), (0, 4), (-1, 0)):
         with pytest.raises(CofuseError, match="no pixel"):
             pixel_facts(x, y, image=stack[0], stack=stack, maps={})
-
-
-@pytest.mark.parametrize("name", SHIPPED_OPERATORS)
-def test_operators_as_pictures(name):
-    operator = load_operator(name)
-    shown = filter_pictures(name)
-    assert shown.shape == operator.filters.shape and shown.dtype == np.uint8
-    for filter_, grey in zip(operator.filters, shown, strict=True):
-        back = (grey - 127.5) / 127.5 * np.abs(filter_).max()
-        assert np.abs(back - filter_).max() <= np.abs(filter_).max() / 200
-        assert {grey.min(), grey.max()} & {0, 255}
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.sampled_from([(), (3,)]))

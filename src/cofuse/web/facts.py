@@ -14,7 +14,7 @@ from cofuse.images import Pixels, Stack, luminance
 from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.web.pyramid import block_means, eight_bits
 
-__all__ = ["FILTERS_SHOWN", "filter_pictures", "histogram", "pixel_facts", "relief_grid"]
+__all__ = ["FILTERS_SHOWN", "histogram", "pixel_facts", "relief_grid"]
 
 #: Number of filters listed, those with the largest answers.
 FILTERS_SHOWN = 12
@@ -57,13 +57,6 @@ def pixel_facts(
         "depth": at("depth"),
         "filters": _strongest(x, y, image, stack, operator) if fits else [],
     }
-
-
-def filter_pictures(name: str = _FAST.operator) -> NDArray[np.uint8]:
-    """The filters of an operator as pictures: grey is zero, each has its own contrast."""
-    filters = load_operator(name).filters
-    largest = np.abs(filters).max(axis=(1, 2), keepdims=True)
-    return np.asarray(np.rint(127.5 + 127.5 * filters / largest), np.uint8)
 
 
 def _activities(x: int, y: int, stack: Stack, operator: AnalysisOperator) -> list[float]:

@@ -8,6 +8,7 @@ import json
 from functools import partial
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 
@@ -15,9 +16,10 @@ from cofuse.errors import CofuseError
 from cofuse.files import read_alpha, read_metadata, write_image
 from cofuse.fusion.presets import FastSettings
 from cofuse.images import Stack
+from cofuse.operators import load_operator
 from cofuse.web import tasks
-from cofuse.web.facts import filter_pictures, pixel_facts, relief_grid
 from cofuse.web.facts import histogram as count
+from cofuse.web.facts import pixel_facts, relief_grid
 from cofuse.web.pyramid import OVERLAP, TILE
 from cofuse.web.schemas import AnyJSON, Job, JobRecord, Pending, PictureInfo, Strokes
 from cofuse.web.service import FOREVER, DoneJob, Here
@@ -204,9 +206,11 @@ def report(job: DoneJob, format: Literal["json", "html"] = "json") -> Response:
 @router.get("/operator")
 def operator() -> AnyJSON:
     """The filters that measure activity, each scaled to 0-255, grey for zero."""
-    filters = filter_pictures()
-    flat = filters.reshape(len(filters), -1).tolist()
-    return {"name": FastSettings().operator, "side": filters.shape[1], "filters": flat}
+    name = FastSettings().operator
+    filters = load_operator(name).filters
+    largest = np.abs(filters).max(axis=(1, 2), keepdims=True)
+    tones = np.rint(127.5 + 127.5 * filters / largest).astype(int).reshape(len(filters), -1)
+    return {"name": name, "side": filters.shape[1], "filters": tones.tolist()}
 
 
 def _page(job: JobRecord, facts: dict[str, Any]) -> str:

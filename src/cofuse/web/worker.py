@@ -22,7 +22,6 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from cofuse.errors import CofuseError
-from cofuse.web.store import Full
 
 __all__ = ["Cancelled", "Report", "Worker"]
 
@@ -34,8 +33,6 @@ Task = Callable[..., Answer]
 
 #: Seconds between two looks whether a task is to be cancelled.
 _LOOK_EVERY = 0.1
-#: Most questions that wait for their answers.
-_MOST_ASKED = 50
 
 
 class Cancelled(Exception):
@@ -88,8 +85,6 @@ class Worker:
         """
         with self._lock:
             if key not in self._asked:
-                if sum(not future.done() for future in self._asked.values()) >= _MOST_ASKED:
-                    raise Full("too much is asked at once; try again later")
                 self._asked[key] = self.submit(self.run, task, options)
             if not self._asked[key].done():
                 return None
