@@ -75,7 +75,7 @@ def test_frames_come_in_natural_order_and_bad_ones_are_named(client):
     stack = said["stack"]["id"]
     thumbnail = client.get(f"/api/stacks/{stack}/frames/{frame['id']}/thumbnail")
     assert Image.open(io.BytesIO(thumbnail.content)).size == (96, 72)
-    folder = client.app.state.service.store.stacks[stack].folder / "frames"
+    folder = client.service.store.stacks[stack].folder / "frames"
     assert len(list(folder.iterdir())) == 4  # two frames, two thumbnails, nothing of the bad ones
 
 
@@ -145,9 +145,7 @@ def test_pictures_in_tiles(client, done):
 def test_facts_about_pixels_and_the_whole(client, done):
     job = done["id"]
     pixel = client.get(f"/api/jobs/{job}/pixel?x=10&y=20").json()
-    image = client.app.state.service.viewer.array(
-        client.app.state.service.store.jobs[job], "result"
-    )
+    image = client.service.viewer.array(client.service.store.jobs[job], "result")
     assert pixel["value"] == image[20, 10].tolist()
     assert pixel["frame_name"] == f"f{pixel['frame']}.png" and len(pixel["activity"]) == 3
     assert pixel["activity_decided"] is False, "auto chooses by its model"
@@ -188,7 +186,7 @@ def test_noise_and_metrics_come_when_they_are_known(client, done):
 
 def test_retouching_is_kept_and_can_be_undone(client, done):
     job = done["id"]
-    viewer, record = client.app.state.service.viewer, client.app.state.service.store.jobs[job]
+    viewer, record = client.service.viewer, client.service.store.jobs[job]
     before = np.array(viewer.current(record))
     stroke = {"frame": 2, "radius": 8, "softness": 0.2, "points": [[40, 30], [50, 30]]}
     after = client.put(f"/api/jobs/{job}/strokes", json={"strokes": [stroke]})
@@ -230,7 +228,7 @@ def pixels_of(file: bytes) -> bytes:
 
 def test_what_is_downloaded_stays_while_it_is_retouched(client):
     job = finished(client, start(client, small_stack(client), sigma=0))["id"]
-    record = client.app.state.service.store.jobs[job]
+    record = client.service.store.jobs[job]
     client.get(f"/api/jobs/{job}/download?format=png")
     (path,) = record.folder.glob("download-*.png")
     before, stroke = path.read_bytes(), {"frame": 2, "radius": 9, "points": [[40, 30]]}
@@ -246,7 +244,7 @@ def test_what_is_downloaded_stays_while_it_is_retouched(client):
 
 def test_job_deleted_while_it_is_retouched_is_missed(client, monkeypatch):
     job = finished(client, start(client, small_stack(client), sigma=0))["id"]
-    service = client.app.state.service
+    service = client.service
     folder = service.store.jobs[job].folder
     ask = service.questions.wait_for
 
@@ -266,7 +264,7 @@ def test_job_deleted_while_it_is_retouched_is_missed(client, monkeypatch):
     "name", ['a"b\r\nX-Evil: 1', "日本語 фото", "..", "; filename=x.exe", "a\u202eb"]
 )
 def test_no_name_breaks_out_of_a_header(client, done, name):
-    record = client.app.state.service.store.jobs[done["id"]]
+    record = client.service.store.jobs[done["id"]]
     kept, record.name = record.name, name
     answer = client.get(f"/api/jobs/{done['id']}/download")
     record.name = kept
@@ -308,7 +306,7 @@ def test_download_is_what_the_command_line_writes(client, tmp_path, capsys):
 def test_report_names_the_frames_and_no_folder_of_ours(client, done):
     job = done["id"]
     report = client.get(f"/api/jobs/{job}/report")
-    folder = str(client.app.state.service.config.folder)
+    folder = str(client.service.config.folder)
     assert report.json()["frames"]["names"] == ["f0.png", "f1.png", "f2.png"]
     page = client.get(f"/api/jobs/{job}/report?format=html")
     assert "<table>" in page.text and "f1.png" in page.text
@@ -381,7 +379,7 @@ def test_large_frames_are_made_again_when_looked_at(tmp_path: Path):
         with client_of(tmp_path / str(limit), keep_frames=limit) as client:
             job = finished(client, start(client, upload(client, files)["stack"]["id"], sigma=0))
             assert job["state"] == "done" and job["result"]["moved"] > 0.5, job
-            folder = client.app.state.service.store.jobs[job["id"]].folder / "frames"
+            folder = client.service.store.jobs[job["id"]].folder / "frames"
             assert folder.exists() == (limit > 100)
             levels = client.get(f"/api/jobs/{job['id']}/pictures").json()[0]["levels"]
             kept[limit] = [

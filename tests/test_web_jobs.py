@@ -59,7 +59,7 @@ def at_work(client, job):
 @contextmanager
 def halted(client):
     """Let the worker stand still, so that what it does is not over too early."""
-    pid = until(lambda: client.app.state.service.queue.worker.pid)
+    pid = until(lambda: client.service.queue.worker.pid)
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -90,7 +90,7 @@ def test_one_runs_and_one_waits_and_more_are_refused(client, large):
 
 
 def test_cancelling_really_stops_and_leaves_the_worker_alive(client, large):
-    worker = client.app.state.service.queue.worker
+    worker = client.service.queue.worker
     job = start(client, large)
     at_work(client, job)
     pid = worker.pid
@@ -100,7 +100,7 @@ def test_cancelling_really_stops_and_leaves_the_worker_alive(client, large):
     over = finished(client, job)
     assert over["state"] == "cancelled" and over["error"] is None
     assert over["progress"] < 1
-    folder = client.app.state.service.store.jobs[job].folder
+    folder = client.service.store.jobs[job].folder
     # The record is written beside its place at first.
     until(lambda: [p.name for p in folder.iterdir()] == ["job.json"])
     again = client.post(f"/api/jobs/{job}/cancel").json()
@@ -111,7 +111,7 @@ def test_cancelling_really_stops_and_leaves_the_worker_alive(client, large):
 
 @pytest.mark.slow
 def test_worker_that_does_not_listen_is_replaced(client, large, monkeypatch):
-    worker = client.app.state.service.queue.worker
+    worker = client.service.queue.worker
     monkeypatch.setattr(worker, "stop_seconds", 0.5)
     job = start(client, large)
     at_work(client, job)
@@ -124,7 +124,7 @@ def test_worker_that_does_not_listen_is_replaced(client, large, monkeypatch):
 
 
 def test_death_of_the_worker_fails_one_job_and_no_more(client, large):
-    worker = client.app.state.service.queue.worker
+    worker = client.service.queue.worker
     job = start(client, large)
     at_work(client, job)
     with halted(client):
@@ -150,7 +150,7 @@ def test_worker_without_work_ends_and_starts_again(tmp_path):
 
 
 def test_failure_is_told_by_the_names_people_know(client):
-    stack, store = small_stack(client), client.app.state.service.store
+    stack, store = small_stack(client), client.service.store
     store.frame_path(stack, store.stacks[stack].frames[1]).write_bytes(b"damaged")
     job = finished(client, start(client, stack))
     assert job["state"] == "failed" and job["error"].startswith("f1.png is not a picture")
@@ -158,7 +158,7 @@ def test_failure_is_told_by_the_names_people_know(client):
 
 
 def test_queue_goes_on_when_the_files_of_a_job_vanish(client, large):
-    store = client.app.state.service.store
+    store = client.service.store
     job = start(client, large)
     at_work(client, job)
     with halted(client):
@@ -247,7 +247,7 @@ def test_results_stay_and_interrupted_jobs_are_marked(tmp_path):
         running, waiting = start(client, large), start(client, large)
         at_work(client, running)
         # Stand still, so that it is not over too early.
-        os.kill(client.app.state.service.queue.worker.pid, signal.SIGSTOP)
+        os.kill(client.service.queue.worker.pid, signal.SIGSTOP)
     with client_of(tmp_path / "data") as client:
         states = {job["id"]: job["state"] for job in client.get("/api/jobs").json()}
         assert states == {done["id"]: "done", running: "interrupted", waiting: "interrupted"}

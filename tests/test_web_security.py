@@ -56,7 +56,7 @@ def test_token_leaves_the_address_and_becomes_a_cookie(client, stranger):
     assert answer.status_code == 303 and answer.headers["location"] == "/"
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and "Path=/" in cookie
-    assert str(client.app.state.service.config.port) in cookie
+    assert str(client.service.config.port) in cookie
     assert stranger.get("/api/info").status_code == 200  # the cookie was kept
     assert stranger.get("/").status_code in (200, 404)  # 404 while there is no page
 
@@ -105,7 +105,7 @@ def test_no_other_site_is_allowed_by_a_preflight(client, stranger):
 
 
 def test_odd_cookies_of_others_do_not_hide_ours(client, stranger):
-    ours = f"cofuse-{client.app.state.service.config.port}"
+    ours = f"cofuse-{client.service.config.port}"
     for before in ('a={"b": [1, "c"]}; ', "=; ", "; ; x; ", 'q="un;even; ', f"{ours}=old; "):
         answer = stranger.get("/api/info", headers={"cookie": f"{before}{ours}={TOKEN}; y=1"})
         assert answer.status_code == 200, before
@@ -148,7 +148,7 @@ def test_nested_and_endless_json_is_refused(client):
 
 
 def test_no_more_watch_than_may(client):
-    service = client.app.state.service
+    service = client.service
     watchers, service.watchers = service.watchers, asyncio.Semaphore(3)
     lines = []
     with ExitStack() as stack:
@@ -164,7 +164,7 @@ def test_no_more_watch_than_may(client):
 
 
 def test_only_our_own_name_is_answered(client):
-    port = client.app.state.service.config.port
+    port = client.service.config.port
     for host in (f"localhost:{port}", f"127.0.0.1:{port}", f"LOCALHOST:{port}"):
         assert client.get("/api/info", headers={"host": host}).status_code == 200
     wrong = ("evil.example", f"evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "localhost", "")

@@ -24,6 +24,7 @@ from PIL import Image
 
 from cofuse.web.app import create_app
 from cofuse.web.options import Config
+from cofuse.web.service import Service
 from tests.waiting import PATIENCE, until
 
 TOKEN = "a-token-that-only-tests-know"
@@ -77,9 +78,10 @@ def without_time(data: bytes) -> bytes:
 
 
 class AppClient(httpx.Client):
-    """A client of a server in this process, with the token, and the server's application."""
+    """A client of a server in this process, with the token, and the server's parts."""
 
     app: FastAPI
+    service: Service
     origin: str
 
 
@@ -101,7 +103,7 @@ def client_of(folder: Path, **options: Any) -> Iterator[AppClient]:
             until(lambda: server.started or not thread.is_alive())
             origin = f"http://127.0.0.1:{port}"
             with AppClient(base_url=origin, headers=BEARER, timeout=PATIENCE) as client:
-                client.app, client.origin = app, origin
+                client.app, client.service, client.origin = app, app.state.service, origin
                 yield client
         finally:
             server.should_exit = True
