@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import mimetypes
 from collections.abc import AsyncIterator
+from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,8 @@ _DEVICES = {
 }
 
 #: Status of the answer to an error; the first kind that fits counts.
-_STATUSES = {ClientDisconnect: 400, Missing: 404, Busy: 409, CofuseError: 422, Full: 429}
+_STATUSES = {ClientDisconnect: 400, Missing: 404, Busy: 409, CancelledError: 409}
+_STATUSES |= {CofuseError: 422, Full: 429}
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorLine} for status in (401, 403, 404, 409, 413, 422, 429)
 }

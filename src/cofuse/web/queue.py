@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 from collections.abc import Mapping
@@ -90,10 +91,9 @@ class JobQueue:
         store = self.store
         store.save_job(job)
         frames = [store.frame_path(job.stack, frame) for frame in job.frames]
-        # What to say instead of our own paths: whole paths first, then their last parts.
-        names = {str(path): frame.name for path, frame in zip(frames, job.frames, strict=True)}
+        # What to say instead of our own paths.
+        names = {f"{folder}{os.sep}": "" for folder in (job.folder, frames[0].parent)}
         names |= {path.name: frame.name for path, frame in zip(frames, job.frames, strict=True)}
-        names[f"{job.folder}/"] = ""
 
         def take(facts: dict[str, Any]) -> None:
             for name, value in facts.items():

@@ -40,23 +40,19 @@ _BYTES: dict[int | str, dict[str, Any]] = {
 @router.get("/jobs/{job}/pictures")
 def pictures(job: DoneJob, here: Here) -> list[PictureInfo]:
     """What there is to look at."""
-    result = result_of(job)
-    titles = {"result": "Result", "average": "Average of the frames"}
-    titles |= {f"frame-{index}": name for index, name in enumerate(result.names)}
-    titles |= {name: MAPS[name] for name in here.viewer.maps(job)}
-    levels = here.viewer.pyramid(job, "result").top + 1
+    pyramid = here.viewer.pyramid(job, "result")
     return [
         PictureInfo(
             name=name,
             title=title,
-            width=result.width,
-            height=result.height,
+            width=pyramid.width,
+            height=pyramid.height,
             tile=TILE,
             overlap=OVERLAP,
-            levels=levels,
+            levels=pyramid.top + 1,
             format="png" if name in MAPS else "jpeg",
         )
-        for name, title in titles.items()
+        for name, title in here.viewer.titles(job).items()
     ]
 
 

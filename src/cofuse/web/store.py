@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -42,12 +42,12 @@ class Full(Exception):
     """Too much is waiting already."""
 
 
-class Records(Generic[_Record]):
-    """All records of one kind, ``word``, each with a folder of its own in ``folder``."""
+class Records(dict[str, _Record]):
+    """All records of one kind, ``word``, by identifier, each with a folder of its own."""
 
     def __init__(self, folder: Path, word: str, kind: type[_Record], lock: threading.RLock) -> None:
+        super().__init__()
         self._folder, self._word, self._lock = folder, word, lock
-        self._records: dict[str, _Record] = {}
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for place in sorted(folder.iterdir()):
             try:
@@ -56,41 +56,30 @@ class Records(Generic[_Record]):
                 continue
             if record.id == place.name:
                 record.folder = place
-                self._records[record.id] = record
+                self[record.id] = record
+
+    def __missing__(self, identifier: str) -> _Record:
+        raise Missing(f"there is no such {self._word}")
 
     def all(self) -> list[_Record]:
         """All records, newest first."""
         # Reading takes no lock: a writer may hold it until the disk has answered.
-        return sorted(self._records.values(), key=lambda one: one.created, reverse=True)
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def __getitem__(self, identifier: str) -> _Record:
-        """Find one record."""
-        found = self._records.get(identifier)
-        if found is None:
-            raise Missing(f"there is no such {self._word}")
-        return found
+        return sorted(self.values(), key=lambda one: one.created, reverse=True)
 
     def add(self, record: _Record) -> None:
         """Take up a new record and make its folder."""
         record.folder = self._folder / record.id
         with self._lock:
             record.folder.mkdir(mode=0o700)
-            self._records[record.id] = record
+            self[record.id] = record
             self.save(record)
 
     def save(self, record: _Record) -> None:
         """Write a record, unless it was deleted."""
         with self._lock:
-            if record.id in self._records:
+            if record.id in self:
                 path = record.folder / f"{self._word}.json"
                 write_json(path, record.model_dump(mode="json"), overwrite=True)
-
-    def drop(self, record: _Record) -> None:
-        """Forget a record; its folder stays."""
-        del self._records[record.id]
 
 
 class Store:
@@ -141,7 +130,7 @@ class Store:
         with self.lock:
             stack = self.stacks[identifier]
             self.check_unused(stack)
-            self.stacks.drop(stack)
+            del self.stacks[identifier]
         _remove(stack.folder)
 
     def check_unused(self, stack: StackRecord) -> None:
@@ -192,7 +181,7 @@ class Store:
             job = self.jobs[identifier]
             if not job.is_over:
                 raise Busy("the job is still running; cancel it first")
-            self.jobs.drop(job)
+            del self.jobs[identifier]
         self.forget(identifier)
         _remove(job.folder)
 

@@ -39,6 +39,12 @@ class Viewer:
         self._making_frames, self._retouching = threading.Lock(), threading.Lock()
         store.forget = self._forget
 
+    def titles(self, job: JobRecord) -> dict[str, str]:
+        """All pictures of a job by name, with what to call them."""
+        titles = {"result": "Result", "average": "Average of the frames"}
+        titles |= {f"frame-{index}": name for index, name in enumerate(result_of(job).names)}
+        return titles | {name: MAPS[name] for name in self.maps(job)}
+
     def pyramid(self, job: JobRecord, name: str) -> Pyramid:
         """One picture, in tiles."""
         file = result_file(job.retouched) if name == "result" else name
@@ -47,17 +53,15 @@ class Viewer:
             if key in self._open:
                 self._open.move_to_end(key)
                 return self._open[key]
-        frames = result_of(job).frames
-        levels = job.folder / "levels" / f"{file}.npy"
-        kind, _, number = name.partition("-")
-        if name in MAPS:
-            pyramid = map_pyramid(name, self.array(job, name), frames, levels)
-        elif name in ("result", "average"):
-            pyramid = Pyramid(self.array(job, file), levels, white=job.white)
-        elif kind == "frame" and number in map(str, range(frames)):
-            pyramid = Pyramid(self.frame(job, int(number)), levels, white=job.white)
-        else:
+        if name not in self.titles(job):
             raise Missing("there is no such picture")
+        kind, _, number = name.partition("-")
+        pixels = self.frame(job, int(number)) if kind == "frame" else self.array(job, file)
+        levels = job.folder / "levels" / f"{file}.npy"
+        if name in MAPS:
+            pyramid = map_pyramid(name, pixels, result_of(job).frames, levels)
+        else:
+            pyramid = Pyramid(pixels, levels, white=job.white)
         with self._lock:
             pyramid = self._open.setdefault(key, pyramid)
             if len(self._open) > _OPEN:

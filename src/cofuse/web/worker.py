@@ -15,11 +15,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, TypeVar
 
 from cofuse.errors import CofuseError
 
@@ -28,6 +28,7 @@ __all__ = ["Cancelled", "Report", "Worker"]
 #: Called with what a task reports on its way; in the process it raises if that is cancelled.
 Report = Callable[[dict[str, Any]], None]
 Answer = dict[str, Any]
+_Value = TypeVar("_Value")
 #: A function of `cofuse.web.tasks`: takes its way to report, and options by keyword.
 Task = Callable[..., Answer]
 
@@ -35,7 +36,7 @@ Task = Callable[..., Answer]
 _LOOK_EVERY = 0.1
 
 
-class Cancelled(Exception):
+class Cancelled(CofuseError):
     """The task was cancelled."""
 
 
@@ -66,7 +67,7 @@ class Worker:
         """The number of the process, if there is one."""
         return self._process.pid if self._process is not None else None
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., _Value], *arguments: Any) -> Future[_Value]:
         """Call a function in the thread, after all that was submitted before."""
         if self.closing.is_set():
             raise CofuseError("the server is stopping")
@@ -88,12 +89,11 @@ class Worker:
                 self._asked[key] = self.submit(self.run, task, options)
             if not self._asked[key].done():
                 return None
-            future = self._asked.pop(key)
-        return _answer_of(future)
+            return self._asked.pop(key).result()
 
     def wait_for(self, task: Task, **options: Any) -> Answer:
         """Do a task and wait for its result."""
-        return _answer_of(self.submit(self.run, task, options))
+        return self.submit(self.run, task, options).result()
 
     def start(self) -> Connection:
         """Start the process unless it runs; only to be called in the thread."""
@@ -139,7 +139,7 @@ class Worker:
                     "try fewer or smaller frames"
                 ) from error
         self._stop()
-        raise Cancelled
+        raise Cancelled("the server is stopping")
 
     def _is_cancelled(self) -> bool:
         return self.cancel.is_set() or self.closing.is_set()
@@ -153,14 +153,6 @@ class Worker:
             self._process.join()
             self._process.close()
         self._process = self._pipe = None
-
-
-def _answer_of(future: Future[Answer]) -> Answer:
-    """Wait for an answer; what was cancelled becomes an error of one line."""
-    try:
-        return future.result()
-    except (Cancelled, CancelledError) as error:
-        raise CofuseError("the server is stopping") from error
 
 
 def _serve(pipe: Connection, niceness: int, idle_seconds: float | None) -> None:
