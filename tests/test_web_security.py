@@ -58,7 +58,7 @@ def test_token_leaves_the_address_and_becomes_a_cookie(client, stranger):
     assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and "Path=/" in cookie
     assert str(client.service.config.port) in cookie
     assert stranger.get("/api/info").status_code == 200  # the cookie was kept
-    assert stranger.get("/").status_code in (200, 404)  # 404 while there is no page
+    assert stranger.get("/").status_code == 200
 
 
 def test_cookie_alone_changes_nothing(client, stranger):

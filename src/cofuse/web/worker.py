@@ -97,9 +97,10 @@ class Worker:
 
     def start(self) -> Connection:
         """Start the process unless it runs; only to be called in the thread."""
-        # Between tasks there is nothing to read from a pipe but its end.
-        if self._pipe is not None and not self._pipe.poll():
-            return self._pipe
+        with suppress(OSError):  # on Windows a pipe that has ended cannot be looked at
+            # Between tasks there is nothing to read from a pipe but its end.
+            if self._pipe is not None and not self._pipe.poll():
+                return self._pipe
         self._stop()
         # A fresh interpreter: threads and locks of the server are not copied into it.
         context = multiprocessing.get_context("spawn")
