@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from cofuse.fusion.fast import ActivityWeigher, Chosen
 from cofuse.fusion.mixing import Choice, MixingRun, choose
 from cofuse.fusion.paper import gather_patches, patch_votes
-from cofuse.images import Stack
+from cofuse.images import LUMINANCE_WEIGHTS, Stack
 from cofuse.images.tiles import Tile, tiles_of
 from cofuse.operators import load_operator
 from cofuse.operators.patches import patch_positions
@@ -164,6 +164,15 @@ def test_noise_that_is_known_does_not_count_as_activity() -> None:
     assert (seen.choice.index == 1).mean() > 0.99
     # Without a word about the noise it wins.
     assert (weigher().look(stack, whole((96, 96))).choice.index == 0).mean() > 0.99
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_three_standard_deviations_of_white_noise_are_taken_off(colour: bool) -> None:
+    """Filters have unit length; of colours a luminance is activity's, whose noise is weighed."""
+    law = NoiseLaw.white(4.0, frames=2, colour=colour)
+    for thresholds in ActivityWeigher(load_operator("separable-7"), 11, law).thresholds:
+        weights = LUMINANCE_WEIGHTS if colour else (1.0,)
+        np.testing.assert_allclose(thresholds, 12.0 * np.linalg.norm(weights), rtol=1e-6)
 
 
 # Blending.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -16,8 +18,9 @@ from cofuse.evaluation.metrics import psnr
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
 from cofuse.fusion.fusing import distinct_frames
 from cofuse.fusion.mixing import MixingRun
-from cofuse.images import Fusion, Stack
+from cofuse.images import Fusion, Levels, Stack
 from cofuse.images.pixels import MIXED_BANDS, REACH
+from cofuse.images.tiles import Tile
 from cofuse.model.runtime import Networks, load_networks
 from cofuse.model.weighing import ModelWeigher, noise_told
 from cofuse.progress import Preview, ProgressCallback, silent
@@ -350,3 +353,61 @@ def test_a_frame_of_other_brightness_is_left_out_with_a_warning() -> None:
     assert result.source_map is not None and 2 not in result.source_map
     kept = fuse([frames[0], frames[1], frames[3]], sigma=0.0)
     assert np.array_equal(result.image, kept.image)
+
+
+@pytest.mark.parametrize(("level", "taken"), [(70, True), (130, True), (136, False), (64, False)])
+def test_brightness_may_differ_by_a_quarter_and_eight_levels(level: int, taken: bool) -> None:
+    """The others are at 100, from which 33 levels either way are allowed."""
+    frames = [np.full((32, 32), value, np.uint8) for value in (100, 100, level, 100)]
+    for number, frame in enumerate(frames):
+        frame[number] = 0  # no copies
+    if taken:
+        assert 2 in distinct_frames(Stack.from_arrays(frames))
+    else:
+        with pytest.warns(UserWarning, match="frame 3 differs"):
+            assert 2 not in distinct_frames(Stack.from_arrays(frames))
+
+
+@dataclass
+class Uncertain:
+    """Gives all frames the same weight in the upper rows, and the first frame all in the others."""
+
+    rows: int
+    side: int = 32
+    halo: int = 0
+
+    def look(self, stack: Stack, tile: Tile) -> Uncertain:
+        self.tile, self.frames = tile, len(stack)
+        return self
+
+    def parts(self) -> Iterable[tuple[Tile, list[int]]]:
+        return [(self.tile, list(range(self.frames)))]
+
+    def weigh(self, part: Tile, frames: dict[int, Levels]) -> Levels:
+        rows, columns = (here.stop - here.start for here in part.here)
+        weights = np.zeros((len(frames), MIXED_BANDS, rows, columns), np.float32)
+        weights[0] = 1
+        weights[:, :, : max(0, self.rows - part.rows.start)] = 1 / len(frames)
+        return weights
+
+    def confidence(self, part: Tile, weights: Levels) -> Levels:
+        return weights[0, 0]
+
+
+@pytest.mark.parametrize("rows", [38, 32, 33])
+def test_most_of_the_picture_must_be_a_lottery_to_be_warned_of(rows: int) -> None:
+    rng = np.random.default_rng(0)
+    stack = Stack.from_arrays(list(rng.integers(0, 255, (3, 64, 32), np.uint8)))
+    law = NoiseLaw.white(0, frames=3)
+    run = MixingRun(
+        stack=stack,
+        taken=range(3),
+        progress=silent,
+        weigher=lambda _: Uncertain(rows),
+        model="auto",
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = run.fuse(law, 1.0)
+    assert bool(caught) is (rows > 32)
+    np.testing.assert_array_equal(result.image[rows + REACH :], stack[0][rows + REACH :])
