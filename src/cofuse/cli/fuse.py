@@ -104,7 +104,7 @@ def fuse(
     reading, aligning, fusing, maps, writing
         Options in groups.
     """
-    from cofuse.jobs.outputs import alignment_facts
+    from cofuse.jobs.report import alignment_facts
     from cofuse.jobs.run import Job
 
     start = time.perf_counter()

@@ -24,7 +24,8 @@ from cofuse.files.transaction import check_destination, clear_leftovers
 from cofuse.jobs.frames import frames_in_words
 from cofuse.jobs.grouping import Group
 from cofuse.jobs.options import Maps, Request, check_options, read_saved
-from cofuse.jobs.outputs import check_folder, noise_in_words, preview_path
+from cofuse.jobs.outputs import check_folder, preview_path
+from cofuse.jobs.report import noise_in_words
 from cofuse.jobs.run import Job
 from cofuse.progress import ProgressCallback, silent
 

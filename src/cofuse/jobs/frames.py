@@ -5,17 +5,18 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from cofuse.alignment import Alignment, align_stack, aligned, alignment_from_json
 from cofuse.alignment.warping import check_fits
 from cofuse.errors import CofuseError
-from cofuse.files import picture_files, read_alphas, read_stack
+from cofuse.files import Metadata, picture_files, read_alphas, read_metadata, read_stack
 from cofuse.files.sources import format_of
 from cofuse.files.tiff import inspect_tiff
 from cofuse.images import Stack
@@ -24,7 +25,7 @@ from cofuse.jobs.options import Aligning, Reading, parse_range, read_saved
 from cofuse.progress import ProgressCallback
 from cofuse.sensor.hot_pixels import find_hot_pixels, without_hot_pixels
 
-#: Frames that are searched for hot pixels: these are hot in all frames, and so many are enough.
+#: Most frames that are searched for hot pixels: these are hot in all frames.
 _SEARCHED = 12
 
 
@@ -39,6 +40,19 @@ class Frames:
     #: Index of every frame taken among all frames of the files, and the file it lies in.
     taken: tuple[int, ...]
     sources: tuple[Path, ...]
+    reading: Reading
+    #: The alignment that was saved by an earlier run, if one was given, and the reference frame.
+    saved: Alignment | None
+    reference: int
+
+    @cached_property
+    def metadata(self) -> Metadata:
+        """Metadata of the reference frame."""
+        return self.metadata_of(self.reference)
+
+    def metadata_of(self, index: int) -> Metadata:
+        """Read the metadata of a frame."""
+        return read_metadata(self.sources[index], raw_mode=self.reading.raw)
 
     def check_unchanged(self) -> None:
         """Refuse frames that were exchanged since: parts of a picture may be of either."""
@@ -49,15 +63,16 @@ class Frames:
 
 
 def _version(file: Path) -> tuple[int, int] | None:
-    try:
+    with suppress(OSError):
         found = file.stat()
-    except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns
+        return found.st_size, found.st_mtime_ns
+    return None
 
 
-def read_frames(inputs: Sequence[str], reading: Reading) -> Frames:
-    """Find the frames; none is decoded yet."""
+def read_frames(
+    inputs: Sequence[str], reading: Reading, aligning: Aligning | None = None
+) -> Frames:
+    """Find the frames, and read the transforms that were saved for them; none is decoded yet."""
     files = tuple(picture_files(inputs))
     if not files:
         raise CofuseError("no frames were given; name picture files, a folder or a TIFF")
@@ -70,7 +85,9 @@ def read_frames(inputs: Sequence[str], reading: Reading) -> Frames:
     if reading.frames is not None:
         taken = parse_range(reading.frames, len(stack))
         stack = stack.only(taken)
-    return Frames(stack, files, versions, taken, tuple(sources[index] for index in taken))
+    saved, reference = _reference(stack, aligning or Aligning())
+    own = tuple(sources[index] for index in taken)
+    return Frames(stack, files, versions, taken, own, reading, saved, reference)
 
 
 def _file_of_every_frame(files: Sequence[Path], count: int) -> list[Path]:
@@ -93,42 +110,62 @@ def frames_in_words(count: int) -> str:
     return f"{count} frame{'s' * (count != 1)}"
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """Frames without hot pixels and in place, the alignment if any, and the seconds it all took."""
+def _reference(stack: Stack, aligning: Aligning) -> tuple[Alignment | None, int]:
+    """Read the saved alignment, if one is given; and find the index of the reference frame."""
+    asked, path = aligning.reference, aligning.transforms
+    if path is None:
+        if asked is not None and not 1 <= asked <= len(stack):
+            raise CofuseError(
+                f"the reference is frame {asked}; expected a number from 1 to {len(stack)}"
+            )
+        return None, len(stack) // 2 if asked is None else asked - 1
+    alignment = read_saved(path, alignment_from_json, "a file that `save_transforms` named")
+    try:
+        check_fits(stack, alignment)
+    except CofuseError as error:
+        raise CofuseError(f"{path}: {error}") from error
+    if asked not in (None, alignment.reference + 1):
+        raise CofuseError(
+            f"the reference is frame {asked}, but the transforms in {path} are for "
+            f"frame {alignment.reference + 1}; leave `reference` out, or align the stack anew"
+        )
+    if not aligning.match_exposure:
+        alignment = replace(alignment, gains=tuple((1.0,) * len(g) for g in alignment.gains))
+    alignment = replace(alignment, parallax=alignment.parallax and aligning.parallax)
+    return alignment, alignment.reference
+
+
+class Prepared(NamedTuple):
+    """Frames without hot pixels and in place, the alignment if any, and the hot pixels' number."""
 
     stack: Stack
     alignment: Alignment | None
     hot_pixels: int
-    seconds: dict[str, float]
 
 
 def prepare_frames(
-    stack: Stack, reading: Reading, aligning: Aligning, progress: ProgressCallback
+    frames: Frames, aligning: Aligning, progress: ProgressCallback, seconds: dict[str, float]
 ) -> Prepared:
-    """Mend and align frames, as far as that is asked for."""
-    hot, seconds = 0, dict[str, float]()
-    if reading.hot_pixels == "auto":
+    """Mend and align frames, as far as that is asked for; ``seconds`` takes how long it took."""
+    stack, hot = frames.stack, 0
+    if frames.reading.hot_pixels == "auto":
         with timed("hot pixels", seconds):
             stack, hot = mend_hot_pixels(stack, progress)
     if not aligning.align:
-        return Prepared(stack, None, hot, seconds)
+        return Prepared(stack, None, hot)
     with timed("alignment", seconds):
-        if aligning.transforms is not None:
-            alignment = _saved_alignment(stack, aligning, aligning.transforms)
-        else:
-            alignment = align_stack(
-                stack,
-                model=aligning.transform,
-                reference=reference_index(stack, aligning),
-                on_failure=aligning.on_failure,
-                match_exposure=aligning.match_exposure,
-                parallax=aligning.parallax,
-                progress=progress,
-            )
+        alignment = frames.saved or align_stack(
+            stack,
+            model=aligning.transform,
+            reference=frames.reference,
+            on_failure=aligning.on_failure,
+            match_exposure=aligning.match_exposure,
+            parallax=aligning.parallax,
+            progress=progress,
+        )
     for index, reason in alignment.left_out.items():
         warnings.warn(f"{stack.names[index]} is left out: {reason}", stacklevel=2)
-    return Prepared(aligned(stack, alignment, crop=aligning.crop), alignment, hot, seconds)
+    return Prepared(aligned(stack, alignment, crop=aligning.crop), alignment, hot)
 
 
 @contextmanager
@@ -140,48 +177,17 @@ def timed(what: str, seconds: dict[str, float]) -> Iterator[None]:
 
 
 def mend_hot_pixels(stack: Stack, progress: ProgressCallback) -> tuple[Stack, int]:
-    """Mend pixels that are hot in all frames; also says how many there are."""
+    """Mend pixels that are hot in all frames; also returns how many there are."""
     spread = np.linspace(0, len(stack) - 1, min(len(stack), _SEARCHED)).round().astype(int)
     found = find_hot_pixels(stack.only(spread.tolist()), progress=progress)
     return without_hot_pixels(stack, found), int(found.mask.sum())
 
 
-def reference_index(stack: Stack, aligning: Aligning) -> int:
-    """Index of the frame that stays as it is: the middle one, unless another is asked for."""
-    if aligning.transforms is not None:
-        return _saved_alignment(stack, aligning, aligning.transforms).reference
-    if aligning.reference is None:
-        return len(stack) // 2
-    if not 1 <= aligning.reference <= len(stack):
-        raise CofuseError(
-            f"the reference is frame {aligning.reference}; expected a number from 1 to {len(stack)}"
-        )
-    return aligning.reference - 1
-
-
-def _saved_alignment(stack: Stack, aligning: Aligning, path: Path) -> Alignment:
-    """Read transforms and make sure that they are for these frames."""
-    alignment = read_saved(path, alignment_from_json, "a file that `save_transforms` named")
-    try:
-        check_fits(stack, alignment)
-    except CofuseError as error:
-        raise CofuseError(f"{path}: {error}") from error
-    if aligning.reference not in (None, alignment.reference + 1):
-        raise CofuseError(
-            f"the reference is frame {aligning.reference}, but the transforms in {path} are for "
-            f"frame {alignment.reference + 1}; leave `reference` out, or align the stack anew"
-        )
-    if not aligning.match_exposure:
-        ones = tuple((1.0,) * len(gains) for gains in alignment.gains)
-        alignment = replace(alignment, gains=ones)
-    return alignment if aligning.parallax else replace(alignment, parallax=False)
-
-
 def alpha_of(frames: Frames, alignment: Alignment | None, *, crop: bool) -> Stack | None:
-    """How opaque the frames are, in the place of the aligned frames; None where all are so.
+    """Read how opaque the frames are, in the places of the aligned frames; None if all are.
 
-    Its white is what hides all: that of the frames, or all that their type holds where alpha goes
-    beyond that, as programs write it that know nothing of 12 bits in 16.
+    The white of the result is what is opaque: that of the frames, or the largest value of their
+    type where alpha goes beyond that, as in files of programs that know nothing of 12 bits in 16.
     """
     planes = list(read_alphas(frames.files))
     taken = [planes[index] for index in frames.taken]

@@ -1,43 +1,85 @@
-"""What a job writes: checked before the work, written after it."""
+"""What a job writes: a table of files, checked before the work and written after it."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from cofuse import __version__
-from cofuse.alignment import Alignment, alignment_to_json
+from cofuse.alignment import alignment_to_json
+from cofuse.depth import Depth, depth_picture, depth_preview, ply_chunks
 from cofuse.errors import CofuseError
-from cofuse.files import (
-    Metadata,
-    check_destination,
-    check_output,
-    plain,
-    read_metadata,
-    write_image,
-    written_whole,
-)
+from cofuse.files import Metadata, check_destination, check_output, write_image, written_whole
 from cofuse.files.transaction import Transaction
 from cofuse.files.writing import BitDepth, index_dtype, index_picture
-from cofuse.fusion import FusionSettings
-from cofuse.images import Fusion, Pixels, Stack
+from cofuse.images import Pixels, Stack
 from cofuse.jobs.frames import Frames, Prepared, alpha_of
 from cofuse.jobs.options import Maps, Request
+from cofuse.jobs.report import Outcome
 from cofuse.progress import Progress, ProgressCallback
 
-if TYPE_CHECKING:
-    from cofuse.depth import Depth
+
+class Output(NamedTuple):
+    """A file that a job writes."""
+
+    path: Path
+    #: Type of a picture's values; None if the file is no picture.
+    dtype: DTypeLike | None
+    #: Makes a picture, a text or pieces of bytes from what the job has made; None where the job
+    #: writes the file itself.
+    content: Callable[[Any], Pixels | str | Iterator[bytes]] | None = None
+    #: What the values of a picture are converted to.
+    depth: BitDepth | None = None
+
+    def write(self, transaction: Transaction, made: object) -> None:
+        """Write the file, unless the job does that itself."""
+        if self.content is None:
+            return
+        place, content = transaction.place(self.path), self.content(made)
+        if isinstance(content, np.ndarray):
+            write_image(place, content)
+            return
+        with written_whole(place, overwrite=False) as file:
+            file.writelines([content.encode()] if isinstance(content, str) else content)
+
+
+def outputs_of(request: Request, frames: Frames) -> list[Output]:
+    """List all files of a job, the picture first and the report last."""
+    maps, depth, stack = request.maps, request.writing.depth, frames.stack
+    pictures = aligned_paths(request, frames) if request.aligning.align_only else [request.output]
+    source_colours = maps.source_map and preview_path(maps.source_map)
+    depth_colours = maps.depth_map and preview_path(maps.depth_map)
+    rows: list[tuple[Path | None, Any, Any]] = [
+        (request.aligning.save_transforms, None, lambda made: alignment_to_json(made.alignment)),
+        (maps.source_map, index_dtype(len(stack)), _sources),
+        (source_colours, np.uint8, _source_colours),
+        (maps.depth_map, np.uint16, lambda made: depth_picture(made.depth)),
+        (depth_colours, np.uint8, _depth_colours),
+        (maps.confidence_map, np.uint8, _confidence),
+        (maps.point_cloud, None, _points),
+        (maps.report, None, None),
+    ]
+    outputs = [Output(path, stack.dtype, depth=depth) for path in pictures]
+    return outputs + [Output(path, *how) for path, *how in rows if path is not None]
+
+
+def aligned_paths(request: Request, frames: Frames) -> list[Path]:
+    """Name the file of every aligned frame: the frame's own name, as TIFF."""
+    stems = [file.stem for file in frames.sources]
+    if len(set(stems)) < len(stems):  # pages of one file
+        stems = [f"{stem}-{k + 1:04d}" for k, stem in enumerate(stems)]
+    return [request.output / f"{stem}.tif" for stem in stems]
 
 
 def preview_path(path: Path) -> Path:
     """Name the coloured picture beside a map: d-colours.png for d.png."""
-    return path.with_name(f"{path.stem}-colours.png")
+    return path.parent / f"{path.stem}-colours.png"
 
 
 # --- before the work -----------------------------------------------------------------------------
@@ -49,44 +91,26 @@ def check_maps(maps: Maps, frames: int) -> None:
         raise CofuseError("the depth of one frame cannot be told; give two or more")
 
 
-def check_outputs(request: Request, frames: Frames) -> None:
+def check_outputs(outputs: Sequence[Output], request: Request, frames: Frames) -> None:
     """Refuse, before any work, what could not be written after it."""
-    maps, output, overwrite = request.maps, request.output, request.writing.overwrite
-    align_only = request.aligning.align_only
+    maps, align_only = request.maps, request.aligning.align_only
     if align_only:
-        for name, value in dataclasses.asdict(maps).items():
+        for name, value in vars(maps).items():
             if value is not None:
                 raise CofuseError(
                     f"`align_only=True` writes aligned frames and no more; leave out `{name}`"
                 )
-        check_folder(output)
-    # Every picture with the type of its values and the depth that they are converted to.
-    pictures: list[tuple[Path, Any, BitDepth | None]] = [
-        (path, frames.stack.dtype, request.writing.depth)
-        for path in (_aligned_paths(output, frames) if align_only else [output])
-    ]
-    for path, dtype in (
-        (maps.source_map, index_dtype(len(frames.stack))),
-        (maps.depth_map, np.uint16),
-    ):
-        if path is not None:
-            if not path.name:
-                raise CofuseError(f"{path} is a folder; expected the name of a file to write")
-            pictures += [(path, dtype, None), (preview_path(path), np.uint8, None)]
-    if maps.confidence_map is not None:
-        pictures.append((maps.confidence_map, np.uint8, None))
+        check_folder(request.output)
     if maps.point_cloud is not None and maps.point_cloud.suffix.lower() != ".ply":
         raise CofuseError(f"{maps.point_cloud} is no name of a point cloud; name it .ply")
-    others = maps.point_cloud, maps.report, request.aligning.save_transforms
-    files = [path for path in others if path is not None]
     # That a frame is in the way comes first: overwriting would be no remedy.
-    check_distinct([*(path for path, _, _ in pictures), *files], request, frames)
-    if align_only and not output.is_dir():
-        pictures = []  # there is nothing in their way
-    for path, dtype, depth in pictures:
-        check_output(path, overwrite=overwrite, dtype=dtype, depth=depth)
-    for path in files:
-        check_destination(path, overwrite=overwrite)
+    _check_distinct([output.path for output in outputs], request, frames)
+    overwrite = request.writing.overwrite
+    for path, dtype, _, depth in outputs:
+        if dtype is None:
+            check_destination(path, overwrite=overwrite)
+        elif not align_only or path.parent.is_dir():  # a new folder has nothing in their way
+            check_output(path, overwrite=overwrite, dtype=dtype, depth=depth)
 
 
 def check_folder(folder: Path) -> None:
@@ -102,7 +126,7 @@ def check_folder(folder: Path) -> None:
         raise CofuseError(f"the folder {folder} cannot be made: no permission to write in {above}")
 
 
-def check_distinct(outputs: Sequence[Path], request: Request, frames: Frames) -> None:
+def _check_distinct(outputs: Sequence[Path], request: Request, frames: Frames) -> None:
     """Refuse to write two results to one file, or a result over a file that is read."""
     # Not `Path.resolve`, which stops at links that go in circles.
     resolved = [os.path.realpath(path) for path in outputs]
@@ -122,111 +146,81 @@ def check_distinct(outputs: Sequence[Path], request: Request, frames: Frames) ->
 # --- after the work ------------------------------------------------------------------------------
 
 
-def fused_alpha(
-    request: Request, frames: Frames, alignment: Alignment | None, source_map: Pixels | None
-) -> tuple[Pixels | None, float | None]:
-    """How opaque the picture is, if any frame is not so everywhere, and what hides all.
-
-    Every pixel has the opacity of the frame it came from.
-    """
-    alphas = alpha_of(frames, alignment, crop=request.aligning.crop)
-    if alphas is None or source_map is None:
-        return None, None
-    try:
-        check_output(request.output, overwrite=True, alpha=True)
-    except CofuseError as error:
-        warnings.warn(f"transparency is left out: {error}", stacklevel=2)
-        return None, None
-    result = np.zeros(source_map.shape, alphas.dtype)
-    for index, plane in enumerate(alphas):
-        np.copyto(result, plane, where=source_map == index)
-    return result, alphas.white
+def write_picture(place: Path, outcome: Outcome) -> None:
+    """Write the fused picture, each pixel as opaque as in the frame it came from."""
+    request, frames, index = outcome.request, outcome.frames, outcome.fusion.source_map
+    alphas, alpha = alpha_of(frames, outcome.alignment, crop=request.aligning.crop), None
+    if alphas is not None and index is not None:
+        try:
+            check_output(request.output, overwrite=True, alpha=True)
+        except CofuseError as error:
+            warnings.warn(f"transparency is left out: {error}", stacklevel=2)
+        else:
+            alpha = np.zeros(index.shape, alphas.dtype)
+            for number, plane in enumerate(alphas):
+                np.copyto(alpha, plane, where=index == number)
+    write = _writer(request, outcome.stack, alphas)
+    write(place, outcome.fusion.image, metadata=frames.metadata, alpha=alpha)
 
 
 def write_aligned(
     request: Request,
     frames: Frames,
-    stack: Stack,
-    alignment: Alignment,
+    found: Prepared,
     transaction: Transaction,
     progress: ProgressCallback,
 ) -> None:
     """Write the kept frames of an aligned stack."""
-    paths = _aligned_paths(request.output, frames)
-    alphas = alpha_of(frames, alignment, crop=request.aligning.crop)
-    for done, (index, frame) in enumerate(zip(alignment.kept, stack, strict=True)):
-        write_image(
-            transaction.place(paths[index]),
-            frame,
-            quality=request.writing.quality,
-            depth=request.writing.depth,
-            metadata=read_metadata(frames.sources[index], raw_mode=request.reading.raw),
-            alpha=None if alphas is None else alphas[done],
-            white=stack.white,
-            opaque=None if alphas is None else alphas.white,
-        )
+    assert found.alignment is not None, "checked with the options"
+    paths, stack = aligned_paths(request, frames), found.stack
+    alphas = alpha_of(frames, found.alignment, crop=request.aligning.crop)
+    write = _writer(request, stack, alphas)
+    for done, index in enumerate(found.alignment.kept):
+        alpha = None if alphas is None else alphas[done]
+        place = transaction.place(paths[index])
+        write(place, stack[done], metadata=frames.metadata_of(index), alpha=alpha)
         progress(Progress("write", done + 1, len(stack)))
 
 
-def _aligned_paths(folder: Path, frames: Frames) -> list[Path]:
-    """Name the file of every aligned frame: the frame's own name, as TIFF."""
-    stems = [file.stem for file in frames.sources]
-    if len(set(stems)) < len(stems):  # pages of one file
-        stems = [f"{stem}-{k + 1:04d}" for k, stem in enumerate(stems)]
-    return [folder / f"{stem}.tif" for stem in stems]
+def _writer(request: Request, stack: Stack, alphas: Stack | None) -> Callable[..., Path]:
+    """Prepare `write_image` for pictures on the scale of a stack."""
+    quality, depth = request.writing.quality, request.writing.depth
+    opaque = None if alphas is None else alphas.white
+    return partial(write_image, quality=quality, depth=depth, white=stack.white, opaque=opaque)
 
 
-def write_transforms(
-    request: Request, alignment: Alignment | None, transaction: Transaction
-) -> None:
-    """Write the transforms, to be used again for these frames, if that is asked for."""
-    path = request.aligning.save_transforms
-    if path is not None and alignment is not None:
-        with written_whole(transaction.place(path), overwrite=False) as file:
-            file.write(alignment_to_json(alignment).encode())
+def _sources(outcome: Any) -> Pixels:
+    return index_picture(outcome.fusion.source_map, len(outcome.stack))
 
 
-def write_maps(
-    maps: Maps,
-    fusion: Fusion,
-    stack: Stack,
-    depth: Depth | None,
-    metadata: Metadata,
-    transaction: Transaction,
-) -> None:
-    """Write the source map and what is made from the depth, in grey and in colours."""
-    from cofuse.depth import Depth, depth_picture, depth_preview, ply_chunks
+def _source_colours(outcome: Any) -> Pixels:
+    """Colour every pixel by the frame it came from, as if that were its depth."""
+    position = outcome.fusion.source_map.astype(np.float32)
+    sure = np.broadcast_to(np.float32(1.0), position.shape)
+    return depth_preview(Depth(position, sure, sure, len(outcome.stack)))
 
-    if maps.source_map is not None and fusion.source_map is not None:
-        index = index_picture(fusion.source_map, len(stack))
-        write_image(transaction.place(maps.source_map), index)
-        position = fusion.source_map.astype(np.float32)
-        sure = np.broadcast_to(np.float32(1.0), position.shape)
-        preview = depth_preview(Depth(position, sure, sure, len(stack)))
-        write_image(transaction.place(preview_path(maps.source_map)), preview)
-    if depth is None:
-        return
-    if maps.depth_map is not None:
-        write_image(transaction.place(maps.depth_map), depth_picture(depth))
-        preview = depth_preview(depth, unit="um" if depth.z_step is not None else "")
-        write_image(transaction.place(preview_path(maps.depth_map)), preview)
-    if maps.confidence_map is not None:
-        shades = np.rint(255.0 * depth.confidence).astype(np.uint8)
-        write_image(transaction.place(maps.confidence_map), shades)
-    if maps.point_cloud is not None:
-        size = metadata.pixel_size
-        pixel_size = maps.pixel_size or (size[0] if size else None)
-        if depth.z_step is not None and pixel_size is None:
-            warnings.warn(
-                "the size of a pixel is not known and taken as 1 micrometre in the point cloud; "
-                "say it with `pixel_size`",
-                stacklevel=2,
-            )
-        with written_whole(transaction.place(maps.point_cloud), overwrite=False) as file:
-            for chunk in ply_chunks(
-                depth, fusion.image, white=stack.white, pixel_size=pixel_size or 1.0
-            ):
-                file.write(chunk)
+
+def _depth_colours(outcome: Any) -> Pixels:
+    return depth_preview(outcome.depth, unit="um" if outcome.depth.z_step is not None else "")
+
+
+def _confidence(outcome: Any) -> Pixels:
+    return np.asarray(np.rint(255.0 * outcome.depth.confidence), np.uint8)
+
+
+def _points(outcome: Outcome) -> Iterator[bytes]:
+    """Encode the depth as points in space, in micrometres."""
+    depth, size = outcome.depth, outcome.frames.metadata.pixel_size
+    assert depth is not None
+    pixel_size = outcome.request.maps.pixel_size or (size[0] if size else None)
+    if depth.z_step is not None and pixel_size is None:
+        warnings.warn(
+            "the size of a pixel is not known and taken as 1 micrometre in the point cloud; "
+            "say it with `pixel_size`",
+            stacklevel=2,
+        )
+    white = outcome.stack.white
+    return ply_chunks(depth, outcome.fusion.image, white=white, pixel_size=pixel_size or 1.0)
 
 
 def z_distance(maps: Maps, metadata: Metadata, places: Sequence[int]) -> float | None:
@@ -240,96 +234,3 @@ def z_distance(maps: Maps, metadata: Metadata, places: Sequence[int]) -> float |
         return maps.z_step
     steps = np.diff(places)
     return float(size[2] * steps[0]) if (steps == steps[0]).all() else None
-
-
-# --- what is told --------------------------------------------------------------------------------
-
-
-def fusion_report(
-    fusion: Fusion,
-    stack: Stack,
-    prepared: Prepared,
-    request: Request,
-    settings: FusionSettings,
-    seconds: Mapping[str, float],
-) -> dict[str, Any]:
-    """Describe a fusion and how it was made, in values that JSON knows.
-
-    ``seconds`` is how long the parts of the work took beside those of the fusion.
-    """
-    shares = None
-    if fusion.source_map is not None:
-        counts = np.bincount(fusion.source_map.ravel().astype(np.intp), minlength=len(stack))
-        each = zip(stack.names, counts / fusion.source_map.size, strict=True)
-        shares = [{"frame": name, "share": share} for name, share in each]
-    fusing, aligning = request.fusing, request.aligning
-    more = {"preset": fusing.preset, "align": aligning.align, "denoise": fusing.denoise}
-    if fusing.operator:
-        more["operator"] = fusing.operator
-    options = dataclasses.asdict(request)
-    del options["output"]
-    confidence, alignment = fusion.confidence, prepared.alignment
-    facts = {
-        "cofuse": __version__,
-        "frames": frame_facts(stack),
-        "output": request.output,
-        "device": fusion.device,
-        "sigma": fusion.sigma,
-        "sigma_counts": fusion.sigma * (stack.white / 255.0),
-        "sigma_estimated": fusion.sigma_estimated,
-        "noise": None if fusion.noise is None else fusion.noise.facts(),
-        "clipped": np.mean(fusion.image >= stack.ceiling),
-        "shares": shares,
-        "mean_confidence": None if confidence is None else confidence.mean(dtype=np.float64),
-        "settings": dataclasses.asdict(settings) | more,
-        "traces": {
-            stage: {
-                "solver": trace.solver,
-                "iterations": trace.iterations,
-                "converged": trace.converged,
-                "reason": trace.reason,
-                "last": {name: values[-1] for name, values in trace.history.items() if values},
-            }
-            for stage, trace in fusion.trace.items()
-        },
-        "seconds": {**fusion.seconds, **seconds},
-        "options": options,
-        "hot_pixels": prepared.hot_pixels,
-        "alignment": None if alignment is None else alignment_facts(alignment),
-    }
-    return plain(facts)
-
-
-def frame_facts(stack: Stack) -> dict[str, Any]:
-    """What reports say of frames."""
-    return {
-        "count": len(stack),
-        "names": stack.names,
-        "width": stack.width,
-        "height": stack.height,
-        "colour": stack.is_colour,
-        "dtype": stack.dtype.name,
-        "white": stack.white,
-        "white_found": stack.white_is_found,
-    }
-
-
-def alignment_facts(alignment: Alignment) -> dict[str, object]:
-    """What reports say of the alignment."""
-    return {
-        "transform": alignment.model,
-        "reference": alignment.names[alignment.reference],
-        "already_aligned": alignment.already_aligned,
-        "parallax": alignment.parallax,
-        "largest_displacement": alignment.largest_displacement(),
-        "left_out": {alignment.names[k]: reason for k, reason in alignment.left_out.items()},
-        "matrices": [None if t is None else t.matrix.tolist() for t in alignment.transforms],
-        "brightness": alignment.brightness,
-        "gains": [list(gains) for gains in alignment.gains],
-    }
-
-
-def noise_in_words(sigma: float, counts: float, *, estimated: bool = False) -> str:
-    """Say the noise level in 8-bit grey levels, and in the files' own units where they differ."""
-    notes = [f"{counts:.3g} counts"] * (counts != sigma) + ["estimated"] * estimated
-    return f"sigma {sigma:.1f}" + (f" ({', '.join(notes)})" if notes else "")

@@ -49,7 +49,7 @@ def fuse(send: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
         job = Job(request)
-        preview = Preview(folder / "preview.jpg", job.frames.stack, job.reference)
+        preview = Preview(folder / "preview.jpg", job.frames.stack, job.frames.reference)
         report_to = reporter(request, preview, send)
 
         def keep(stack: Stack, alignment: Alignment | None) -> None:
