@@ -26,7 +26,6 @@ from cofuse.files.writing import index_picture
 from cofuse.operators import (
     SHIPPED_OPERATORS,
     AnalysisOperator,
-    dct_operator,
     load_operator,
     operator_bytes,
 )
@@ -248,7 +247,7 @@ def test_name_in_a_file_does_not_lead_out_of_the_folder(place):
     inner = place / "inner"
     inner.mkdir()
     os.chdir(inner)
-    operator = AnalysisOperator(dct_operator(3).rows, name="../outside/way")
+    operator = AnalysisOperator(load_operator("dct-3").rows, name="../outside/way")
     Path("sly.npz").write_bytes(operator_bytes(operator))
     before = contents(place)
     assert run("operators", "show", "sly.npz") == 0
@@ -258,13 +257,13 @@ def test_name_in_a_file_does_not_lead_out_of_the_folder(place):
 
 @pytest.mark.parametrize("content", ["nothing", "text", "half", "array", "picture", "length"])
 def test_check_says_what_is_wrong(place, refused, content):
-    whole = operator_bytes(dct_operator(4))
+    whole = operator_bytes(load_operator("dct-4"))
     path = place / "wrong.npz"
     if content == "array":
         with path.open("wb") as file:
             np.save(file, np.zeros(3))
     elif content == "length":
-        operator = dct_operator(4)
+        operator = load_operator("dct-4")
         broken = object.__new__(AnalysisOperator)
         vars(broken).update(vars(operator), rows=operator.rows * 2, factors=None)
         path.write_bytes(operator_bytes(broken))

@@ -18,7 +18,7 @@ from cofuse.images.pixels import (
     blurred,
     split,
 )
-from cofuse.operators import dct_operator
+from cofuse.operators import load_operator
 from cofuse.sensor.bands import octaves_in_bands, octaves_in_filters, white_in_bands
 from cofuse.sensor.law import BANDS, SHARES
 
@@ -129,7 +129,7 @@ def test_white_noise_has_in_each_band_the_part_that_is_said() -> None:
 
 
 def test_filters_see_the_octaves_that_they_let_through() -> None:
-    filters = dct_operator(7).filters
+    filters = load_operator("dct-7").filters
     shares = octaves_in_filters(filters)
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-12)
     # The power that filters let through, by Parseval, at frequencies four times as dense.

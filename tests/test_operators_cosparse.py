@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cofuse.errors import CofuseError
-from cofuse.operators import AnalysisOperator, dct_operator, load_operator
+from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.operators.cosparse import CosparseCode, cosparse_code, estimate_patches, soft_threshold
 
 Array = np.ndarray[Any, Any]
@@ -104,7 +104,7 @@ def test_the_optimality_conditions_hold(name: str, x_step: Step) -> None:
 def test_an_orthonormal_operator_is_a_soft_threshold_of_coefficients(
     n: int, weight: float, x_step: Step, seed: int
 ) -> None:
-    operator = dct_operator(n)
+    operator = load_operator(f"dct-{n}")
     y = noisy_patches(n, 3, seed)
     code = cosparse_code(
         y, operator, weight=weight, x_step=x_step, tolerance=1e-10, max_iterations=1000
@@ -305,7 +305,7 @@ def test_the_estimate_keeps_the_means(name: str, epsilon: float | None) -> None:
 
 
 def test_the_estimate_of_an_orthonormal_operator_in_closed_form() -> None:
-    operator = dct_operator(4)
+    operator = load_operator("dct-4")
     y = noisy_patches(4, 10, 0)
     estimate, trace = estimate_patches(y, operator, weight=12.0)
     expected = y.mean(axis=0) + operator.rows.T @ soft_threshold(operator.rows @ y, 12.0)

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cofuse.operators import AnalysisOperator, dct_operator, load_operator
+from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.operators.reconstruction import reconstruct
 from cofuse.progress import Progress
 
 Array = np.ndarray[Any, Any]
 
 OPERATORS = {
-    "dct": dct_operator(3),
+    "dct": load_operator("dct-3"),
     "overcomplete": load_operator("overcomplete-dct-4"),
     "differences": load_operator("differences-2"),
 }
@@ -111,7 +111,7 @@ def test_restarts_do_not_slow_the_solver_down() -> None:
 
 def test_a_picture_of_two_pixels_a_side_in_closed_form() -> None:
     # One patch and an orthonormal operator: a soft threshold of the coefficients.
-    operator = dct_operator(2)
+    operator = load_operator("dct-2")
     y = np.array([[10.0, 60.0], [90.0, 240.0]], np.float32)
     coefficients = operator.rows @ y.astype(np.float64).ravel()
     shrunk = np.sign(coefficients) * np.maximum(np.abs(coefficients) - 30.0, 0)

@@ -4,11 +4,8 @@ from cofuse.operators.operator import (
     SHIPPED_OPERATORS,
     AnalysisOperator,
     coherence,
-    dct_operator,
-    finite_difference_operator,
     load_operator,
     operator_bytes,
-    overcomplete_dct_operator,
     read_operator,
 )
 
@@ -16,10 +13,7 @@ __all__ = [
     "SHIPPED_OPERATORS",
     "AnalysisOperator",
     "coherence",
-    "dct_operator",
-    "finite_difference_operator",
     "load_operator",
     "operator_bytes",
-    "overcomplete_dct_operator",
     "read_operator",
 ]

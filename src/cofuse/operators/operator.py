@@ -33,8 +33,11 @@ Array = NDArray[Any]
 #: The operators that come with the package, by name.
 SHIPPED_OPERATORS = ("full-5", "full-6", "full-7", "full-8", "full-9", "separable-7")
 
-_FORMAT = "cofuse-operator"
-_FORMAT_VERSION = 1
+#: Kinds that are made for any patch side: orthonormal cosines (n² − 1 rows), cosines of one
+#: frequency more ((n + 1)² − 1), and differences of neighbours (2n(n − 1)).
+_BUILT_IN = ("dct", "overcomplete-dct", "differences")
+
+_FORMAT, _FORMAT_VERSION = "cofuse-operator", 1
 _TOLERANCE = 1e-6
 _LARGEST_SIDE = 32
 #: Patch rows and columns whose coefficients are computed at a time: few enough for the cache, and
@@ -76,7 +79,13 @@ class AnalysisOperator:
         """Build the separable operator A ⊗ B less the product of the two constant rows."""
         left, right = np.array(left, np.float64), np.array(right, np.float64)
         for factor in (left, right):
-            _check_factor(factor, name)
+            if factor.ndim != 2 or min(factor.shape) < 2:
+                raise CofuseError(f"operator {name}: a factor has shape {factor.shape}")
+            # Written so that NaN is refused too.
+            if not np.abs(factor[0] - factor.shape[1] ** -0.5).max() <= _TOLERANCE:
+                raise CofuseError(
+                    f"operator {name}: the first row of a factor is not the unit constant"
+                )
             factor.setflags(write=False)
         if left.shape[1] != right.shape[1]:
             raise CofuseError(f"operator {name}: factors for patches of unequal sides")
@@ -191,26 +200,6 @@ def coherence(rows: Array) -> float:
     return float(gram.max())
 
 
-def dct_operator(patch_size: int = 7) -> AnalysisOperator:
-    """Build the orthonormal two-dimensional DCT without its constant, n² − 1 rows."""
-    basis = _cosines(patch_size, patch_size)
-    return AnalysisOperator.from_factors(basis, basis, name=f"dct-{patch_size}")
-
-
-def overcomplete_dct_operator(patch_size: int = 7) -> AnalysisOperator:
-    """Build a separable DCT of n + 1 frequencies a side, (n + 1)² − 1 rows."""
-    basis = _cosines(patch_size + 1, patch_size)
-    return AnalysisOperator.from_factors(basis, basis, name=f"overcomplete-dct-{patch_size}")
-
-
-def finite_difference_operator(patch_size: int = 7) -> AnalysisOperator:
-    """Build all differences of horizontal and vertical neighbours, 2n(n − 1) rows."""
-    n = patch_size
-    step = (np.eye(n, k=1) - np.eye(n))[:-1] / np.sqrt(2.0)
-    rows = np.concatenate([np.kron(np.eye(n), step), np.kron(step, np.eye(n))])
-    return AnalysisOperator(rows, name=f"differences-{patch_size}")
-
-
 def load_operator(name: str | Path) -> AnalysisOperator:
     """Find an operator by its shipped name, by a built-in one such as ``dct-7``, or in a file."""
     check_path("operator", name)
@@ -218,25 +207,34 @@ def load_operator(name: str | Path) -> AnalysisOperator:
         shipped = resources.files("cofuse").joinpath("data", "operators", f"{name}.npz")
         with resources.as_file(shipped) as path:
             return read_operator(path)
-    built_in = {
-        "dct": dct_operator,
-        "overcomplete-dct": overcomplete_dct_operator,
-        "differences": finite_difference_operator,
-    }
     kind, _, side = str(name).rpartition("-")
-    if kind in built_in and side in map(str, range(2, _LARGEST_SIDE + 1)):
-        return built_in[kind](int(side))
+    if kind in _BUILT_IN and side in map(str, range(2, _LARGEST_SIDE + 1)):
+        return _built_in(kind, int(side))
     if not os.path.exists(name):  # noqa: PTH110 - unlike Path, says so of any name
         raise CofuseError(
             f"there is no operator or file named {name}; shipped are "
-            f"{', '.join(SHIPPED_OPERATORS)}, and dct-N, overcomplete-dct-N and differences-N "
-            "are made for any patch side N from 2 to 32"
+            f"{', '.join(SHIPPED_OPERATORS)}, and {'-N, '.join(_BUILT_IN)}-N are made for any "
+            f"patch side N from 2 to {_LARGEST_SIDE}"
         )
     return read_operator(Path(name))
 
 
+def _built_in(kind: str, n: int) -> AnalysisOperator:
+    """Build all differences of neighbours, or the DCT of n or n + 1 frequencies a side."""
+    if kind == "differences":
+        step = (np.eye(n, k=1) - np.eye(n))[:-1] / np.sqrt(2.0)
+        rows = np.concatenate([np.kron(np.eye(n), step), np.kron(step, np.eye(n))])
+        return AnalysisOperator(rows, f"{kind}-{n}")
+    count = n if kind == "dct" else n + 1
+    waves = np.cos(np.pi / count * np.outer(np.arange(count), np.arange(n) + 0.5))
+    # Frequencies that do not fit the patch have a mean.
+    waves[1:] -= waves[1:].mean(axis=1, keepdims=True)
+    waves /= np.linalg.norm(waves, axis=1, keepdims=True)
+    return AnalysisOperator.from_factors(waves, waves, name=f"{kind}-{n}")
+
+
 def operator_bytes(operator: AnalysisOperator) -> bytes:
-    """Encode an operator as a file's content: NumPy arrays and a JSON text, no pickle."""
+    """Encode an operator as the content of a file: NumPy arrays and a JSON text, no pickle."""
     header = {
         "format": _FORMAT,
         "version": _FORMAT_VERSION,
@@ -245,9 +243,9 @@ def operator_bytes(operator: AnalysisOperator) -> bytes:
     }
     arrays: dict[str, Any] = {"header": np.array(json.dumps(header, sort_keys=True))}
     if operator.factors:
-        arrays |= {"left": operator.factors[0], "right": operator.factors[1]}
+        arrays["left"], arrays["right"] = operator.factors
     else:
-        arrays |= {"rows": operator.rows}
+        arrays["rows"] = operator.rows
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     return buffer.getvalue()
@@ -257,11 +255,12 @@ def read_operator(path: Path) -> AnalysisOperator:
     """Read and check an operator file."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            header = json.loads(str(archive["header"]))
-            arrays = {key: np.asarray(archive[key]) for key in archive.files if key != "header"}
+            arrays: dict[str, Array] = dict(archive)
+        header = json.loads(str(arrays.pop("header")))
         tag = header["format"], header["version"]
         name = " ".join(str(header["name"]).split())
         provenance = dict(header["provenance"])
+        types = {array.dtype.kind for array in arrays.values()}
     except OSError as error:
         raise CofuseError(f"{path} cannot be opened: {error.strerror}") from error
     except Exception as error:  # a file that is none of ours can fail in any way
@@ -274,51 +273,29 @@ def read_operator(path: Path) -> AnalysisOperator:
             f"{path} has format {tag[0]} version {tag[1]}; expected {_FORMAT} version "
             f"{_FORMAT_VERSION}"
         )
-    if any(array.dtype.kind != "f" for array in arrays.values()):
-        raise CofuseError(f"{path} holds arrays that are not of floats")
-    if set(arrays) == {"left", "right"}:
-        return AnalysisOperator.from_factors(
-            arrays["left"], arrays["right"], name=name, provenance=provenance
-        )
-    if set(arrays) == {"rows"}:
+    if types == {"f"} and set(arrays) == {"left", "right"}:
+        return AnalysisOperator.from_factors(**arrays, name=name, provenance=provenance)
+    if types == {"f"} and set(arrays) == {"rows"}:
         return AnalysisOperator(arrays["rows"], name, provenance)
-    raise CofuseError(f"{path} holds {sorted(arrays)}; expected rows, or left and right")
-
-
-def _cosines(count: int, length: int) -> NDArray[np.float64]:
-    """Build unit-length, mean-free cosines of ``count`` frequencies, the constant first."""
-    waves = np.cos(np.pi / count * np.outer(np.arange(count), np.arange(length) + 0.5))
-    # Frequencies that do not fit the patch have a mean.
-    waves[1:] -= waves[1:].mean(axis=1, keepdims=True)
-    return np.asarray(waves / np.linalg.norm(waves, axis=1, keepdims=True))
+    raise CofuseError(
+        f"{path} holds {sorted(arrays)}; expected floats, as rows or as left and right"
+    )
 
 
 def _check_rows(rows: Array, name: str) -> None:
     """Refuse a matrix that is no operator."""
     if rows.ndim != 2 or rows.dtype.kind != "f" or not len(rows):
-        raise CofuseError(f"operator {name}: expected a matrix of floats, got {rows.shape}")
-    side = round(rows.shape[1] ** 0.5)
-    if side < 2 or side * side != rows.shape[1]:
-        raise CofuseError(f"operator {name}: rows of {rows.shape[1]} numbers fit no square patch")
-    if side > _LARGEST_SIDE:
-        raise CofuseError(
-            f"operator {name} is for patches of {side}x{side}; expected at most "
-            f"{_LARGEST_SIDE}x{_LARGEST_SIDE}"
-        )
-    if not np.isfinite(rows).all():
-        raise CofuseError(f"operator {name} holds NaN or infinite values")
-    if np.abs(np.linalg.norm(rows, axis=1) - 1.0).max() > _TOLERANCE:
-        raise CofuseError(f"operator {name} has rows that are not of unit length")
-    if np.abs(rows.mean(axis=1)).max() > _TOLERANCE:
-        raise CofuseError(f"operator {name} has rows whose mean is not zero")
-
-
-def _check_factor(factor: Array, name: str) -> None:
-    """Refuse a factor that does not start with a constant row and go on with mean-free ones."""
-    if factor.ndim != 2 or factor.shape[0] < 2 or factor.shape[1] < 2:
-        raise CofuseError(f"operator {name}: a factor has shape {factor.shape}")
-    if not np.isfinite(factor).all():
-        raise CofuseError(f"operator {name} holds NaN or infinite values")
-    constant = np.full(factor.shape[1], factor.shape[1] ** -0.5)
-    if np.abs(factor[0] - constant).max() > _TOLERANCE:
-        raise CofuseError(f"operator {name}: the first row of a factor is not the unit constant")
+        fault = f"is an array of shape {rows.shape}; expected a matrix of floats"
+    elif (side := round(rows.shape[1] ** 0.5)) ** 2 != rows.shape[1] or side < 2:
+        fault = f"has rows of {rows.shape[1]} numbers, which fit no square patch"
+    elif side > _LARGEST_SIDE:
+        fault = f"is for patches of {side}x{side}; expected at most {_LARGEST_SIDE}x{_LARGEST_SIDE}"
+    elif not np.isfinite(rows).all():
+        fault = "holds NaN or infinite values"
+    elif np.abs(np.linalg.norm(rows, axis=1) - 1.0).max() > _TOLERANCE:
+        fault = "has rows that are not of unit length"
+    elif np.abs(rows.mean(axis=1)).max() > _TOLERANCE:
+        fault = "has rows whose mean is not zero"
+    else:
+        return
+    raise CofuseError(f"operator {name} {fault}")
