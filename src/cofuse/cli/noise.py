@@ -23,6 +23,7 @@ from cofuse.cli.fuse import AligningOptions, ReadingOptions, check_pictures
 from cofuse.images import Stack
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.law import WAVELENGTHS
+from cofuse.sensor.plot import luminance_and_chroma
 
 _HIDDEN = Parameter(parse=False)
 
@@ -101,7 +102,7 @@ def noise_table(law: NoiseLaw, stack: Stack) -> str:
 
 
 def _by_band(law: NoiseLaw) -> list[str]:
-    levels, errors = law.luminance_and_chroma
+    levels, errors = luminance_and_chroma(law)
     names = ("luminance", "chroma") if len(levels) == 2 else ("sigma",)
     ends = [f"{start} to {2 * start}" for start in WAVELENGTHS[:-1]] + [f"{WAVELENGTHS[-1]} up"]
     rows = [("wavelength, pixels", *names)]

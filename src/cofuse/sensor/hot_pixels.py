@@ -3,7 +3,7 @@
 Before alignment, a stuck pixel differs from its neighbours by about as much in every frame. A star
 or a speck of dust is sharp in some frames and spread in others. In one frame a stuck pixel is a
 *spike*: its excess over the median of 5 x 5 pixels is a multiple of the noise and of the texture
-around, and has a shape that no lens makes.
+around it, and has a shape that no lens makes.
 """
 
 from __future__ import annotations
@@ -33,16 +33,21 @@ _ALONE = 0.2
 _VISIBLE = 6.0
 #: Share of the frames in which a stuck pixel is a spike; least share of its largest excess in them.
 _ALWAYS, _STEADY = 0.8, 0.5
-#: Share of a stuck pixel's excess with which others belong to it. Those that are connected are a
-#: thing, not a stuck pixel, if they reach this far; from this number on demosaicing spread them.
+#: Pixels with this share of a stuck pixel's excess belong to it if they are connected. They are a
+#: thing in the scene if they reach this far; this many or more were spread by demosaicing.
 _BELONGS, _REACH, _SPREAD = 0.1, 3, 3
+#: Rows and columns of the four neighbours in such a window.
+_CROSS = (
+    slice(None),
+    [_REACH - 1, _REACH + 1, _REACH, _REACH],
+    [_REACH, _REACH, _REACH - 1, _REACH + 1],
+)
 #: Rows that are examined together, and rows around them that they depend on.
 _ROWS, _HALO = 256, 8
 #: Number and rows of the strips that noise is measured on.
 _STRIPS, _STRIP = 12, 16
 
 Places = NDArray[np.intp]
-_NO_WINDOWS = np.empty((0, 2 * _REACH + 1, 2 * _REACH + 1), np.float32)
 
 
 @dataclass(frozen=True)
@@ -81,10 +86,11 @@ def find_hot_pixels(stack: Stack, *, progress: ProgressCallback = silent) -> Hot
     numbers = range(count if count >= _FEWEST_FRAMES else 0)
     with stack.ahead(stack.__getitem__, numbers, most=1) as frames:
         for done, frame in enumerate(frames, 1):
-            # What was no spike in so many frames cannot be one in enough of them.
+            # What is no spike in any of the first frames cannot be one in enough of all.
             known = np.unique(places) if done > count - needed + 1 else None
-            found, size, around = find_spikes(stack, frame, among=known)
-            places, excess = np.concatenate([places, found]), np.concatenate([excess, size])
+            found, around = find_spikes(stack, frame, among=known)
+            places = np.concatenate([places, found])
+            excess = np.concatenate([excess, around[:, _REACH, _REACH]])
             if known is not None:
                 windows.append((found, around))
             _, index, times = np.unique(places, return_inverse=True, return_counts=True)
@@ -107,7 +113,7 @@ def find_hot_pixels(stack: Stack, *, progress: ProgressCallback = silent) -> Hot
 
 
 def _belonging(excess: Levels, windows: Levels) -> Places:
-    """Return what is stuck: rows and columns from the middle of windows, shape (pixels, 2)."""
+    """Find which pixels of a window are stuck: rows and columns from its middle, (pixels, 2)."""
     none = np.empty((0, 2), np.intp)
     least, most = excess.min(), excess.max()
     if min(least / most, most / least) < _STEADY:  # negative if they differ in sign
@@ -126,23 +132,25 @@ def _belonging(excess: Levels, windows: Levels) -> Places:
 
 def find_spikes(
     stack: Stack, frame: Pixels, threshold: float = _STUCK, among: Places | None = None
-) -> tuple[Places, Levels, Levels]:
+) -> tuple[Places, Levels]:
     """Find the spikes of a frame, above a threshold in standard deviations.
 
     A lens spreads a point over its neighbours, in all colours. A stuck pixel of a grey sensor
-    stands alone; one under a coloured filter has but that colour.
+    stands alone; one under a coloured filter has but that colour. With sorted places to look
+    ``among``, no others are found.
 
     Returns
     -------
-    places, excess, windows
-        Flat indices, and the excess in grey levels. Given sorted places to look ``among``, also
-        the excess of the 7 x 7 pixels around each, 0 where it is within noise and texture.
+    places, windows
+        Flat indices, and the excess of the 7 x 7 pixels around each in grey levels, 0 where it is
+        within noise and texture.
     """
     planes = frame.reshape(*frame.shape[:2], -1)
     unit = np.float32(255.0 / stack.white)
     noise = noise_of(stack, planes)
     quiet = max(_VISIBLE, threshold * float(noise.min())) / unit
-    found = [(np.empty(0, np.intp), np.empty(0, np.float32), _NO_WINDOWS)]
+    side = 2 * _REACH + 1
+    found = [(np.empty(0, np.intp), np.empty((0, side, side), np.float32))]
     for top in range(0, len(planes), _ROWS):
         start = max(top - _HALO, 0)
         values, usual, size = _with_median(planes[start : top + _ROWS + _HALO])
@@ -157,30 +165,19 @@ def find_spikes(
         scatter = np.maximum(_texture(size, at) * unit, noise[at[2]])
         strong = size[at] * unit > threshold * scatter
         at, scatter = tuple(axis[strong] for axis in at), scatter[strong]
-        excess, inside = _excess(values, usual, at, 1)
-        own, cross = excess[:, 1, 1], (slice(None), [0, 2, 1, 1], [1, 1, 0, 2])
-        alone = np.abs(excess[cross].sum(axis=1)) < _ALONE * abs(own) * inside[cross].sum(axis=1)
+        around, inside = _around(at, size.shape, _REACH)
+        excess = np.where(inside, values[around].astype(np.float32) - usual[around], 0)
+        least = _ALONE * np.abs(excess[:, _REACH, _REACH])
+        alone = np.abs(excess[_CROSS].sum(axis=1)) < least * inside[_CROSS].sum(axis=1)
         if planes.shape[2] == 3:
             colours = np.abs(values[at[:2]].astype(np.float32) - usual[at[:2]])
             np.put_along_axis(colours, at[2][:, None], 0.0, axis=1)
-            alone |= colours.max(axis=1) < _ALONE * abs(own)
-        at = tuple(axis[alone] for axis in at)
-        window = _NO_WINDOWS
-        if among is not None:
-            window = _excess(values, usual, at, _REACH)[0] * unit
-            window[np.abs(window) < _BESIDE * scatter[alone][:, None, None]] = 0
-        places = np.ravel_multi_index((at[0] + start, *at[1:]), planes.shape)
-        found.append((places, own[alone] * unit, window))
-    places, excess, windows = (np.concatenate(part) for part in zip(*found, strict=True))
-    return places, excess, windows
-
-
-def _excess(
-    values: Pixels, usual: Pixels, at: tuple[Places, ...], reach: int
-) -> tuple[Levels, NDArray[np.bool_]]:
-    """Return the excess in the squares around places, 0 beyond the rim, and what is inside it."""
-    around, inside = _around(at, values.shape, reach)
-    return np.where(inside, values[around].astype(np.float32) - usual[around], 0), inside
+            alone |= colours.max(axis=1) < least
+        window = excess[alone] * unit
+        window[np.abs(window) < _BESIDE * scatter[alone][:, None, None]] = 0
+        found.append((here[strong][alone] + start * row_length, window))
+    places, windows = (np.concatenate(part) for part in zip(*found, strict=True))
+    return places, windows
 
 
 def _around(
@@ -188,7 +185,7 @@ def _around(
 ) -> tuple[tuple[Places, ...], NDArray[np.bool_]]:
     """Return indices of squares around places, (places, side, side), and which are in the picture.
 
-    Those beyond its rim are replaced by indices inside it.
+    Indices beyond its rim are replaced by indices inside it.
     """
     steps = np.arange(-reach, reach + 1)
     rows, columns = at[0][:, None, None] + steps[:, None], at[1][:, None, None] + steps
@@ -216,11 +213,11 @@ def noise_of(stack: Stack, planes: Pixels) -> Levels:
 
 
 def _texture(size: Pixels, at: tuple[Places, ...]) -> Levels:
-    """Mean excess of the 9 x 9 pixels around some, without the inner 3 x 3, times `_TEXTURE`."""
-    total, count = np.zeros(len(at[0]), np.float32), np.zeros(len(at[0]), np.float32)
+    """Mean excess of the 9 x 9 pixels around places, without the inner 3 x 3, times `_TEXTURE`."""
+    total, count = np.zeros((2, len(at[0])), np.float32)
+    border = cv2.BORDER_CONSTANT
     for side, sign in ((9, 1), (3, -1)):
-        border, window = cv2.BORDER_CONSTANT, (side, side)
-        sums = cv2.boxFilter(size, cv2.CV_32F, window, normalize=False, borderType=border)
+        sums = cv2.boxFilter(size, cv2.CV_32F, (side, side), normalize=False, borderType=border)
         # At the rim fewer pixels are around; mirrored ones would show a stuck pixel beside itself.
         rows, columns = (
             np.minimum(place + side // 2 + 1, length) - np.maximum(place - side // 2, 0)
@@ -234,8 +231,8 @@ def _texture(size: Pixels, at: tuple[Places, ...]) -> Levels:
 def without_hot_pixels(stack: Stack, found: HotPixels) -> Stack:
     """Replace stuck pixels by the median of their good neighbours whenever a frame is read.
 
-    The neighbours are those of the same channel within 5 x 5 pixels. All other pixels, and the
-    whole stack where nothing was found, stay as they are.
+    The neighbours are those of the same channel within 5 x 5 pixels. All other pixels stay as they
+    are.
     """
     if found.shape != stack.shape:
         raise CofuseError(

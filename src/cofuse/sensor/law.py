@@ -1,14 +1,13 @@
 """What noise is like: its level by band of frequency, by frame and colour, and by brightness.
 
 A sensor counts photons, so the variance of its noise is affine in the signal: ``floor² + gain·I``.
-`NoiseModel` is that, and the square-root map (Anscombe 1948; for Poisson and Gaussian noise
-together Starck, Murtagh and Bijaoui 1998) under which the noise has one level everywhere.
+The square-root map (Anscombe 1948; for Poisson and Gaussian noise together Starck, Murtagh and
+Bijaoui 1998) gives such noise one level everywhere.
 
-Noise that went through a mosaic, a sharpening, a resampling or a JPEG is not white: its bands of
-frequency have levels of their own. Band 0 is the finest octave, what a picture shows of more than
-half of its finest frequency along either axis; band 1 is the same of the picture halved by
-averages of 2 x 2 pixels, and so on. A band's level is that of the white noise that would put as
-much into it, so that of white noise all bands agree.
+Noise that went through a mosaic, a sharpening, a resampling or a JPEG is not white. Band 0 is the
+finest octave: above half of the finest frequency along either axis. Band 1 is the same of the
+picture halved by averages of 2 x 2 pixels, and so on. The level of a band is that of white noise
+with as much power in the band, so that white noise has one level in all bands.
 """
 
 from __future__ import annotations
@@ -24,22 +23,23 @@ from numpy.typing import ArrayLike, NDArray
 from cofuse.errors import CofuseError
 from cofuse.images import Levels
 
-#: Octaves of frequency that are told apart; the coarsest stands for all below it.
+#: Number of octaves of frequency; the coarsest stands for all below it.
 BANDS = 5
-#: Wavelengths in pixels from which on a band begins; it ends where the next one does.
+#: Shortest wavelength of every band, in pixels.
 WAVELENGTHS = tuple(2 ** (band + 1) for band in range(BANDS))
-#: Part of all frequencies that a band holds.
+#: Share of all frequencies that is in every band.
 SHARES = np.array([0.75 / 4**band for band in range(BANDS - 1)] + [1.0 / 4 ** (BANDS - 1)])
 #: Noise below this many grey levels counts as none: there texture and rounding cannot be told from
 #: noise, and restoring would cost more detail than noise.
 CLEAN_BELOW = 1.5
 
-#: Noise whose second band surely passes the finest by this factor is called coarse.
+#: Noise is called coarse if its second band surely exceeds the finest by this factor.
 _COARSE = 1.25
-#: No number of a law is larger.
+#: Largest number that a law may hold.
 _LARGEST = 1e6
 
 _FORMAT, _VERSION = "cofuse-noise", 1
+_ARRAYS = ("levels", "errors", "brightness")
 
 Array = NDArray[np.float64]
 
@@ -83,8 +83,8 @@ class NoiseModel:
         .. math:: 255 \, \frac{\sqrt{1 + \kappa x} - 1}{\sqrt{1 + 255 \kappa} - 1}
                   = x \, \frac{\sqrt{1 + 255 \kappa} + 1}{\sqrt{1 + \kappa x} + 1}.
 
-        The second form has no differences of nearly equal numbers. For white noise it is the
-        identity. Below black, where no photon adds noise, it goes on along its tangent.
+        The second form has no differences of nearly equal numbers. The map of white noise is the
+        identity. Below black, where no photon adds noise, the map goes on along its tangent.
         """
         if self.gain == 0:
             return levels
@@ -143,7 +143,7 @@ class NoiseLaw:
     blocks
         Share of the finest detail that is missing on the 8 x 8 grid of a JPEG; 0 without a grid.
     estimated
-        Whether all this was estimated from frames rather than given.
+        Whether the law was estimated from frames rather than given.
     """
 
     model: NoiseModel
@@ -158,14 +158,11 @@ class NoiseLaw:
         if len(shape) != 3 or not shape[0] or shape[1] not in (1, 3) or shape[2] != BANDS:
             raise _broken(f"its levels have shape {shape}, not (frames, 1 or 3 planes, {BANDS})")
         if self.errors.shape != shape or self.brightness.shape[1:] != (3,):
-            raise _broken(
-                f"its errors have not the shape of its levels, {shape}, or its rows of "
-                "brightness are not three numbers each"
-            )
-        numbers = [self.levels, self.errors, np.abs(self.brightness), self.blocks]
-        numbers += [self.model.floor, self.model.gain]
-        if not all(np.all((some >= 0) & (some <= _LARGEST)) for some in map(np.asarray, numbers)):
-            raise _broken(f"it holds numbers that are not from 0 to {_LARGEST:g}")
+            raise _broken("its errors or its rows of brightness are of another shape")
+        scalars = np.array([self.model.floor, self.model.gain, self.blocks])
+        for numbers in (self.levels, self.errors, np.abs(self.brightness), scalars):
+            if not ((numbers >= 0) & (numbers <= _LARGEST)).all():
+                raise _broken(f"it holds numbers that are not from 0 to {_LARGEST:g}")
 
     @classmethod
     def white(cls, sigma: float, *, frames: int = 1, colour: bool = False) -> NoiseLaw:
@@ -176,12 +173,12 @@ class NoiseLaw:
     @property
     def by_frame(self) -> Array:
         """Standard deviation of every plane of every frame, after the map: (frames, planes)."""
-        return _root_mean_square(self.levels, SHARES)
+        return root_mean_square(self.levels, SHARES)
 
     @property
     def overall(self) -> float:
         """Standard deviation of all frames and planes, after the map: their root mean square."""
-        return float(_root_mean_square(self.by_frame.ravel()))
+        return float(root_mean_square(self.by_frame.ravel()))
 
     @property
     def sigma(self) -> float:
@@ -190,15 +187,13 @@ class NoiseLaw:
 
     @property
     def is_clean(self) -> bool:
-        """Whether there may be too little noise to be worth removing, by the least it can be."""
+        """Whether the noise less its errors is too little to be worth removing."""
         return replace(self, levels=self.levels * np.exp(-self.errors)).overall < CLEAN_BELOW
 
     @property
     def at_mid_grey(self) -> float:
-        """By what to multiply levels after the map to have those at mid-grey before it."""
-        if self.model.gain == 0:
-            return 1.0
-        return float(self.model.sigma_at(127.5)) / self.model.stabilised_sigma
+        """Factor from levels after the map to those at mid-grey before it."""
+        return self.sigma / self.model.stabilised_sigma if self.model.gain > 0 else 1.0
 
     @property
     def by_band(self) -> Array:
@@ -206,33 +201,16 @@ class NoiseLaw:
         return np.asarray(np.median(self.levels, axis=0) * self.at_mid_grey)
 
     @property
-    def luminance_and_chroma(self) -> tuple[Array, Array]:
-        """`by_band`, the two planes of colour taken together, and its standard errors.
-
-        Both of shape (1 or 2, `BANDS`): of grey frames there is no chroma.
-        """
-        levels, errors = self.by_band, np.median(self.errors, axis=0)
-        if len(levels) == 1:
-            return levels, errors * levels
-        chroma = _root_mean_square(levels[1:].T)
-        # That of a root mean square of two independent levels.
-        spread = np.hypot(*(errors[1:] * levels[1:] ** 2)) / np.where(chroma > 0, 2 * chroma, 1)
-        return np.stack([levels[0], chroma]), np.stack([errors[0] * levels[0], spread])
-
-    @property
     def character(self) -> tuple[str, ...]:
         """What is remarkable about the noise, in words; nothing about white noise."""
         finest, second = self.by_band[0, :2]
-        error = np.median(self.errors[:, 0, 1])
-        words = {
-            "coarse-grained": second * (1 - 2 * error) > _COARSE * finest,
-            "growing with brightness": self.model.gain > 0,
-            "JPEG blocks": self.blocks > 0,
-        }
-        return tuple(word for word, fits in words.items() if fits)
+        is_coarse = second * (1 - 2 * np.median(self.errors[:, 0, 1])) > _COARSE * finest
+        words = ["coarse-grained"] * bool(is_coarse)
+        words += ["growing with brightness"] * (self.model.gain > 0)
+        return tuple(words + ["JPEG blocks"] * (self.blocks > 0))
 
     def facts(self) -> dict[str, Any]:
-        """Tell what a report says of the noise, at mid-grey where it grows with brightness."""
+        """Describe the noise for reports, at mid-grey where it grows with brightness."""
         colours = ["luminance", "red against blue", "green against both"]
         return {
             "sigma": self.sigma,
@@ -250,7 +228,7 @@ class NoiseLaw:
         }
 
     def for_stack(self, frames: int, *, colour: bool) -> NoiseLaw:
-        """Use the law of one stack for another of the same camera and sensitivity."""
+        """Return the law for another stack of the same camera and sensitivity."""
         planes = self.levels.shape[1]
         if planes != (3 if colour else 1):
             kind = {1: "grey", 3: "RGB"}
@@ -265,36 +243,26 @@ class NoiseLaw:
         return replace(self, levels=levels, errors=errors)
 
     def only(self, numbers: Sequence[int]) -> NoiseLaw:
-        """Return the law of some of the frames."""
+        """Return the law of the frames of these indices."""
         kept = list(numbers)
         return replace(self, levels=self.levels[kept], errors=self.errors[kept])
 
     def to_remove(self) -> NoiseLaw:
-        """Return the law to restore by where it was estimated: no noise if there is too little."""
+        """Return the law, or that of no noise if there is too little to be worth removing."""
         frames, planes, _ = self.levels.shape
         return NoiseLaw.white(0.0, frames=frames, colour=planes == 3) if self.is_clean else self
 
     def beyond_texture(self) -> NoiseLaw:
-        """Return the law less, in variance, what texture and rounding may pass for in an estimate.
-
-        Nothing is left of a law of up to `CLEAN_BELOW`, and nearly all of one of much noise.
-        """
+        """Return the law less `CLEAN_BELOW`, in variance, which may be texture and rounding."""
         share = 1.0 - (CLEAN_BELOW / max(self.overall, CLEAN_BELOW)) ** 2
         return replace(self, levels=self.levels * share**0.5)
 
     def to_json(self) -> str:
         """Encode as the content of a file."""
-        content = {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "floor": self.model.floor,
-            "gain": self.model.gain,
-            "levels": self.levels.tolist(),
-            "errors": self.errors.tolist(),
-            "brightness": self.brightness.tolist(),
-            "blocks": self.blocks,
-            "estimated": self.estimated,
-        }
+        content = {"format": _FORMAT, "version": _VERSION}
+        content |= {"floor": self.model.floor, "gain": self.model.gain}
+        content |= {name: getattr(self, name).tolist() for name in _ARRAYS}
+        content |= {"blocks": self.blocks, "estimated": self.estimated}
         return json.dumps(content, indent=1) + "\n"
 
     @classmethod
@@ -312,24 +280,21 @@ class NoiseLaw:
             )
         try:
             model = NoiseModel(float(content["floor"]), float(content["gain"]))
-            levels, errors, brightness = (
-                np.array(content[name], np.float64) for name in ("levels", "errors", "brightness")
-            )
+            arrays = {name: np.array(content[name], np.float64) for name in _ARRAYS}
+            arrays["brightness"] = arrays["brightness"].reshape(-1, 3)
             blocks, estimated = float(content["blocks"]), bool(content["estimated"])
-            return cls(model, levels, errors, brightness.reshape(-1, 3), blocks, estimated)
-        except KeyError as error:
-            raise _broken(f"{error} is missing") from error
-        except (ValueError, TypeError, OverflowError) as error:
-            raise _broken(str(error)) from error
+            return cls(model, **arrays, blocks=blocks, estimated=estimated)
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
+            raise _broken(f"{error}{' is missing' * isinstance(error, KeyError)}") from error
 
 
 def _broken(reason: str) -> CofuseError:
     return CofuseError(f"the noise law cannot be used: {reason}; estimate it anew")
 
 
-def _root_mean_square(values: Array, weights: Array | None = None) -> Array:
-    """Average along the last axis; of equal values it is that value to the last bit."""
+def root_mean_square(values: Array, weights: Array | None = None) -> Array:
+    """Average along the last axis; the result for equal values is that value to the last bit."""
     largest = values.max(axis=-1)
-    # In units of the largest no square is too large or too small to be told.
+    # In units of the largest no square overflows or vanishes.
     share = values / np.where(largest > 0, largest, 1.0)[..., None]
     return np.asarray(largest * np.sqrt(np.average(share**2, axis=-1, weights=weights)))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.sensor.law import BANDS, WAVELENGTHS, NoiseLaw
+from cofuse.sensor.law import BANDS, WAVELENGTHS, Array, NoiseLaw, root_mean_square
 
 #: The plot is drawn this many times larger and then scaled down, so that its edges are smooth. All
 #: sizes here are those of the drawing.
@@ -59,7 +59,7 @@ def _draw_brightness(draw: Any, law: NoiseLaw) -> _Panel:
 
 def _draw_frequency(draw: Any, law: NoiseLaw) -> None:
     """Draw steps as wide as the bands, an octave each, with points and errors in their middle."""
-    levels, errors = law.luminance_and_chroma
+    levels, errors = luminance_and_chroma(law)
     panel = _Panel(draw, _PANELS[1], (-(BANDS + 1), -1.0), float((levels + errors).max()))
     ticks = {-np.log2(length): f"1/{length}" for length in WAVELENGTHS}
     panel.frame("By frequency", "cycles per pixel; the coarsest band reaches to 0", ticks)
@@ -72,6 +72,20 @@ def _draw_frequency(draw: Any, law: NoiseLaw) -> None:
             panel.point(start + 0.5 + offset, level, error, _COLOURS[kind])
     names = ("luminance", "chroma") if len(levels) == 2 else ("grey",)
     panel.legend(list(zip(names, _COLOURS, strict=False)))
+
+
+def luminance_and_chroma(law: NoiseLaw) -> tuple[Array, Array]:
+    """`NoiseLaw.by_band` and its standard errors, with the two chrominances taken together.
+
+    Both have shape (2, `BANDS`), or (1, `BANDS`) of grey frames.
+    """
+    levels, errors = law.by_band, np.median(law.errors, axis=0)
+    if len(levels) == 1:
+        return levels, errors * levels
+    chroma = root_mean_square(levels[1:].T)
+    # The error of the root mean square of two independent levels.
+    spread = np.hypot(*(errors[1:] * levels[1:] ** 2)) / np.where(chroma > 0, 2 * chroma, 1)
+    return np.stack([levels[0], chroma]), np.stack([errors[0] * levels[0], spread])
 
 
 @cache
