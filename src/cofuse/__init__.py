@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from cofuse.files import Metadata, read_image, read_metadata, read_stack, write_image
     from cofuse.fusion import PRESETS, AutoSettings, FastSettings, PaperSettings, fuse
     from cofuse.images import Fusion, Stack
-    from cofuse.jobs import fuse_files
-    from cofuse.jobs.run import Outcome
+    from cofuse.jobs.run import Outcome, fuse_files
     from cofuse.learning import (
         LearnedOperator,
         LearningSettings,
@@ -75,8 +74,7 @@ _HOMES = {
     "files": "Metadata read_image read_metadata read_stack write_image",
     "fusion": "PRESETS AutoSettings FastSettings PaperSettings fuse",
     "images": "Fusion Stack",
-    "jobs": "fuse_files",
-    "jobs.run": "Outcome",
+    "jobs.run": "Outcome fuse_files",
     "learning": "LearnedOperator LearningSettings learn_operator learn_separable_operator "
     "sample_patches",
     "operators": "AnalysisOperator load_operator",

@@ -250,18 +250,10 @@ def lock_path(folder: Path, name: str) -> Path:
 def _result(group: Group, state: State, record: dict[str, Any]) -> Result:
     """Read a result off a report."""
     try:
-        frames = record["frames"]
-        return Result(
-            group.name,
-            state,
-            frames["count"],
-            width=frames["width"],
-            height=frames["height"],
-            sigma=record["sigma"],
-            sigma_counts=record.get("sigma_counts", record["sigma"]),
-            seconds=record["seconds"]["total"],
-            output=record["output"],
-        )
+        frames, seconds = record["frames"], record["seconds"]["total"]
+        told = {name: record[name] for name in ("sigma", "sigma_counts", "output")}
+        told |= {name: frames[name] for name in ("width", "height")}
+        return Result(group.name, state, frames["count"], seconds=seconds, **told)
     except (KeyError, TypeError) as error:
         raise CofuseError(
             f"the report {group.name}.json is damaged; delete it to do the stack again"

@@ -1,7 +1,7 @@
-"""What may be asked of a job, in the groups that the command line and the page show.
+"""The options of a job, in the groups that the command line and the page show.
 
-Frames are counted from 1 here, as people count them; everywhere else from 0. Below the groups is
-what reads options that are texts or files, and refuses what is wrong whatever the frames are.
+Frames are counted from 1 here, as people count them; everywhere else from 0. The functions below
+read options that are texts or files, and refuse values that are wrong whatever the frames are.
 """
 
 # Annotations are not postponed: the command line takes these classes further in other modules.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # the help of commands does without what takes time to load
     from cofuse.images import Stack
     from cofuse.sensor import NoiseLaw
 
-#: Most bytes of a file of transforms or of a noise law.
+#: Most characters of a file of transforms or of a noise law.
 _LARGEST_FILE = 64 * 2**20
 _RANGE = re.compile(r"(\d{1,9})(?:(-)(\d{1,9})?)?(?::(\d{1,9}))?")
 
@@ -160,7 +160,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Given:
-    """What the texts and files among the options say."""
+    """The content of options that are texts or files."""
 
     #: Settings of the preset, changed as asked.
     settings: "FusionSettings"
@@ -184,8 +184,8 @@ def check_options(request: Request) -> Given:
         _range_parts(reading.frames)
     if aligning.reference is not None:
         check_number("reference", aligning.reference, 1, whole=True)
-    files = aligning.transforms is not None or aligning.save_transforms is not None
-    if not aligning.align and (aligning.align_only or files):
+    needs_aligning = aligning.align_only or aligning.transforms or aligning.save_transforms
+    if needs_aligning and not aligning.align:
         raise CofuseError("`align=False` leaves nothing to align; leave it out")
     if request.writing.quality is not None:
         check_number("quality", request.writing.quality, 1, 100, whole=True)
@@ -198,7 +198,7 @@ def check_options(request: Request) -> Given:
 
 
 def _changed(settings: "FusionSettings", changes: Sequence[str]) -> "FusionSettings":
-    """Change some settings, each NAME=VALUE read as the setting's type."""
+    """Change settings by texts NAME=VALUE, each value read as the setting's type."""
     changed: dict[str, Any] = {}
     kinds = get_type_hints(type(settings))
     for change in changes:
@@ -224,27 +224,26 @@ def _changed(settings: "FusionSettings", changes: Sequence[str]) -> "FusionSetti
         raise CofuseError(f"`setting`: {error}") from error
 
 
-def _range_parts(text: str) -> list[tuple[str, re.Match[str]]]:
+def _range_parts(text: str) -> list[re.Match[str]]:
     """Take frame numbers such as 3-40:2 or 1,5,9- apart at the commas."""
-    parts = [part.strip() for part in text.split(",")]
-    found = [(part, match) for part in parts if (match := _RANGE.fullmatch(part))]
-    if len(found) < len(parts):
+    found = [_RANGE.fullmatch(part.strip()) for part in text.split(",")]
+    if None in found:
         raise CofuseError(
             f"`frames` is {text!r}, which is no range; expected numbers from 1 such as 3-40, "
             "3-40:2 or 1,5,9-"
         )
-    return found
+    return [match for match in found if match]
 
 
 def parse_range(text: str, count: int) -> tuple[int, ...]:
     """Read frame numbers such as 3-40:2 or 1,5,9-; the indices are from 0."""
     found: list[int] = []
-    for part, match in _range_parts(text):
+    for match in _range_parts(text):
         first, dash, last, step = match.groups()
         end = int(last) if last else count if dash else int(first)
         if not 1 <= int(first) <= end <= count or int(step or 1) < 1:
             raise CofuseError(
-                f"the frames {part!r} are not among the {count} there are; expected "
+                f"the frames {match[0]!r} are not among the {count} there are; expected "
                 f"numbers from 1 to {count}, the smaller first"
             )
         found += range(int(first) - 1, end, int(step or 1))
@@ -292,14 +291,11 @@ def noise_of(stack: "Stack", given: "NoiseLaw | float | None") -> "NoiseLaw | No
 def read_saved(path: Path, decode: Callable[[str], Content], expected: str) -> Content:
     """Read and decode a small text file that an earlier run saved."""
     try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise CofuseError(f"{path} is too large; expected {expected}")
-        text = path.read_text("utf-8")
+        with path.open(encoding="utf-8") as file:
+            return decode(file.read(_LARGEST_FILE))  # what is longer is cut, and then refused
     except OSError as error:
         raise CofuseError(f"{path} cannot be opened: {error.strerror}; check the path") from error
     except UnicodeDecodeError as error:
         raise CofuseError(f"{path} is no text; expected {expected}") from error
-    try:
-        return decode(text)
     except CofuseError as error:
         raise CofuseError(f"{path}: {error}") from error

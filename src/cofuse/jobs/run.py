@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,32 @@ from cofuse.images.memory import format_size
 from cofuse.images.pixels import white_of_type
 from cofuse.jobs import outputs
 from cofuse.jobs.frames import Frames, prepare_frames, read_frames, stack_in_words, timed
-from cofuse.jobs.options import Aligning, Reading, Request, Writing, check_options, noise_of
+from cofuse.jobs.options import (
+    Aligning,
+    Fusing,
+    Maps,
+    Reading,
+    Request,
+    Writing,
+    check_options,
+    noise_of,
+)
 from cofuse.jobs.report import Outcome, fusion_report
 from cofuse.progress import Preview, ProgressCallback, shortage_told, silent
 from cofuse.sensor import NoiseLaw, estimate_noise
 
-__all__ = ["Job", "Outcome", "noise_of_files"]
+__all__ = ["Job", "Outcome", "fuse_files", "noise_of_files"]
+
+#: The groups of options by their names in a `Request`, and the group of every option.
+_GROUPS: dict[str, Any] = {
+    kind.__name__.lower(): kind for kind in (Reading, Aligning, Fusing, Writing, Maps)
+}
+_GROUP_OF = {field.name: name for name, kind in _GROUPS.items() for field in fields(kind)}
+#: The types of options that are files, or texts that may be given as numbers.
+_TYPES: dict[str, Any] = {
+    f.name: Path for kind in _GROUPS.values() for f in fields(kind) if "Path" in str(f.type)
+}
+_TYPES |= dict.fromkeys(("sigma", "max_memory", "bit_depth"), str)
 
 
 class Job:
@@ -158,6 +180,54 @@ def _rough_time(seconds: float) -> str:
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def fuse_files(
+    inputs: str | Path | Sequence[str | Path],
+    output: str | Path,
+    *,
+    progress: ProgressCallback = silent,
+    **options: Any,
+) -> Outcome:
+    """Fuse files of frames into a picture file, as ``cofuse fuse`` does with the same options.
+
+    Parameters
+    ----------
+    inputs
+        The frames in the order of their focus: a folder, a pattern such as ``"shots/*.tif"``, a
+        multi-page TIFF, or several files.
+    output
+        The picture to write. Its ending names the format.
+    progress
+        Called with a `Progress` now and then; may raise to cancel.
+    **options
+        The options of ``cofuse fuse``, with underscores: ``align=False``,
+        ``preset="fast"``, ``depth_map="depth.png"``, ``overwrite=True``. Defaults are the same.
+
+    Returns
+    -------
+    Outcome
+        ``fusion`` as `fuse` returns it, ``stack`` (the frames in their places, read again from
+        their files when asked for), ``alignment``, ``hot_pixels``, ``depth`` if it was asked for,
+        and the ``report`` that ``report=`` writes.
+    """
+    given: dict[str, dict[str, Any]] = {name: {} for name in _GROUPS}
+    for name, value in options.items():
+        if name not in _GROUP_OF:
+            near = difflib.get_close_matches(name, _GROUP_OF, 1)
+            hint = f"; did you mean `{near[0]}`?" if near else ""
+            raise CofuseError(f"there is no option `{name}`{hint}")
+        if name == "align_only":
+            raise CofuseError(
+                "`align_only` writes no picture; align with cofuse.align_stack and cofuse.aligned"
+            )
+        if value is not None and name in _TYPES:
+            value = _TYPES[name](value)
+        given[_GROUP_OF[name]][name] = value
+    groups = {name: kind(**given[name]) for name, kind in _GROUPS.items()}
+    names = [inputs] if isinstance(inputs, str | Path) else inputs
+
+    return Job(Request(tuple(map(str, names)), Path(output), **groups)).run(progress)
 
 
 @contextmanager
