@@ -29,7 +29,7 @@ _RANGE = re.compile(r"(\d{1,9})(?:(-)(\d{1,9})?)?(?::(\d{1,9}))?")
 Content = TypeVar("Content")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reading:
     """Which frames to take, and how to read them."""
 
@@ -47,7 +47,7 @@ class Reading:
     """auto mends pixels that shine at one place of the sensor in all frames; off does not."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Aligning:
     """How to bring the frames into place."""
 
@@ -76,7 +76,7 @@ class Aligning:
     """Write the aligned frames, as TIFF, to the output, a folder, and do no more."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Fusing:
     """How to fuse."""
 
@@ -100,7 +100,7 @@ class Fusing:
     cuda if there is one and the frames are large enough to be worth it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Writing:
     """How to write pictures."""
 
@@ -117,7 +117,7 @@ class Writing:
         return {None: None, "8": 8, "16": 16, "float": "float"}[self.bit_depth]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Maps:
     """What else to write."""
 

@@ -41,16 +41,12 @@ from cofuse.sensor import NoiseLaw, estimate_noise
 
 __all__ = ["Job", "Outcome", "fuse_files", "noise_of_files"]
 
-#: The groups of options by their names in a `Request`, and the group of every option.
-_GROUPS: dict[str, Any] = {
-    kind.__name__.lower(): kind for kind in (Reading, Aligning, Fusing, Writing, Maps)
-}
-_GROUP_OF = {field.name: name for name, kind in _GROUPS.items() for field in fields(kind)}
-#: The types of options that are files, or texts that may be given as numbers.
+#: The group of every option, and the types of options that are files or texts.
+_GROUPS = (Reading, Aligning, Fusing, Writing, Maps)
+_GROUP_OF: dict[str, Any] = {field.name: kind for kind in _GROUPS for field in fields(kind)}
 _TYPES: dict[str, Any] = {
-    f.name: Path for kind in _GROUPS.values() for f in fields(kind) if "Path" in str(f.type)
-}
-_TYPES |= dict.fromkeys(("sigma", "max_memory", "bit_depth"), str)
+    f.name: Path for kind in _GROUPS for f in fields(kind) if "Path" in str(f.type)
+} | dict.fromkeys(("sigma", "max_memory", "bit_depth"), str)
 
 
 class Job:
@@ -211,7 +207,7 @@ def fuse_files(
         their files when asked for), ``alignment``, ``hot_pixels``, ``depth`` if it was asked for,
         and the ``report`` that ``report=`` writes.
     """
-    given: dict[str, dict[str, Any]] = {name: {} for name in _GROUPS}
+    given: dict[Any, dict[str, Any]] = {kind: {} for kind in _GROUPS}
     for name, value in options.items():
         if name not in _GROUP_OF:
             near = difflib.get_close_matches(name, _GROUP_OF, 1)
@@ -224,7 +220,7 @@ def fuse_files(
         if value is not None and name in _TYPES:
             value = _TYPES[name](value)
         given[_GROUP_OF[name]][name] = value
-    groups = {name: kind(**given[name]) for name, kind in _GROUPS.items()}
+    groups = {kind.__name__.lower(): kind(**values) for kind, values in given.items()}
     names = [inputs] if isinstance(inputs, str | Path) else inputs
 
     return Job(Request(tuple(map(str, names)), Path(output), **groups)).run(progress)

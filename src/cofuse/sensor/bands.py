@@ -1,9 +1,9 @@
 """Blocks of a frame in bands of frequency, as coefficients in which white noise is independent.
 
-A band is an octave. A window of a frame is cut into blocks of 8 x 8 pixels. The 48 coefficients of
-a block's cosine transform that belong to its finest octave make up the finest band. For the next
-band the window is halved by averages of 2 x 2 pixels. Averaging halves the level of white noise,
-so coefficients are doubled from band to band: white noise has one variance in all bands.
+A band is an octave. A window of a frame is cut into blocks of 8 x 8 pixels. The finest band is the
+48 coefficients of a block's cosine transform in its finest octave. For the next band the window is
+halved by averages of 2 x 2 pixels. Averaging halves the level of white noise, so coefficients are
+doubled from band to band: white noise has one variance in all bands.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from cofuse.sensor.law import BANDS
 _BLOCK = 8
 #: Side of a window: one block of the coarsest band.
 _SIDE = _BLOCK << (BANDS - 1)
-#: Pixels from block to block in every band. The first is odd, so that blocks of the finest band lie
-#: at all offsets to the 8 x 8 grid of a JPEG.
+#: Pixels from block to block in every band. The first is odd: the finest blocks lie at all offsets
+#: to the 8 x 8 grid of a JPEG.
 _STEPS = (7, 5, 4, 4, 8)
 _NUMBERS = np.arange(_BLOCK)
 #: Orthonormal cosine transform, one basis vector a row.
@@ -33,12 +33,11 @@ _COSINES = np.sqrt(2.0 / _BLOCK) * np.cos(
 )
 _COSINES[0] /= np.sqrt(2.0)
 _COSINES = _COSINES.astype(np.float32)
-#: Coefficients are split into two halves that are alike in frequency and in symmetry: an edge in
-#: the middle of a block has odd coefficients alone. By the parity of the bits (Thue and Morse) each
-#: half has some of all kinds.
+#: Which half a coefficient belongs to, by the parity of its bits (Thue and Morse): both halves have
+#: all frequencies and symmetries. An edge in the middle of a block has odd coefficients alone.
 _BITS = np.array([number.bit_count() for number in range(_BLOCK)])
 _HALF = (_BITS[:, None] + _BITS) % 2
-#: Coefficients of the finest octave: the first half, then the second, the coarser ones first.
+#: Coefficients of the finest octave: the first half, then the second, each from coarse to fine.
 _ORDER = np.lexsort((np.hypot(_NUMBERS[:, None], _NUMBERS).ravel(), _HALF.ravel()))
 _ORDER = _ORDER[np.maximum(*np.divmod(_ORDER, _BLOCK)) >= _BLOCK // 2]
 COEFFICIENTS = len(_ORDER)
@@ -48,13 +47,12 @@ Place = tuple[slice, slice]
 
 #: Luminance as JPEG has it.
 _WEIGHTS = np.array([0.299, 0.587, 0.114], np.float32)
-#: Row and column numbers of the fine coefficients that tell the grid of a JPEG.
-_FINE = ((7, 7), (6, 6), (5, 7), (7, 5))
-#: Coefficients below this many grey levels are zero but for the rounding to bytes.
-_ZERO = 0.7
-#: Windows that suffice to find the grid of a JPEG.
+#: Rows and columns of the fine coefficients that show the grid of a JPEG, and the magnitude in grey
+#: levels below which they are zero but for the rounding to bytes.
+_FINE, _ZERO = ((7, 7), (6, 6), (5, 7), (7, 5)), 0.7
+#: Most windows in which the grid of a JPEG is looked for.
 _GRID_WINDOWS = 16
-#: A grid is clear if its corner has fewer nonzero coefficients than other offsets, by this many of
+#: The blocks of a grid have fewer nonzero coefficients than those at other offsets, by this many of
 #: their standard deviations and by this share of their mean.
 _CLEAR, _MISSING = 6.0, 0.2
 
@@ -126,16 +124,16 @@ def cut_blocks(stack: Stack, windows: Pixels) -> list[Blocks]:
 def jpeg_grid(stack: Stack, windows: Pixels, places: list[Place]) -> float:
     """Return the share of the fine detail of a frame that is missing on the grid of a JPEG.
 
-    A JPEG rounds most fine coefficients of its blocks of 8 x 8 pixels to zero. Blocks off its grid
-    keep theirs. The share is 0 if there is no grid; resampling destroys it. ``windows`` are in
-    native values and lie at ``places`` of the frame.
+    A JPEG rounds most fine coefficients of its blocks of 8 x 8 pixels to zero, but not those of
+    blocks off its grid. The share is 0 if there is no grid; resampling destroys it. ``windows`` are
+    in native values and lie at ``places`` of the frame.
     """
     if min(windows.shape[1:3]) < 2 * _BLOCK:
         return 0.0
     every = -(-len(windows) // _GRID_WINDOWS)
     levels = stack.to_levels(windows[::every])
     picture = levels @ _WEIGHTS if stack.is_colour else levels
-    # By the offset of a block, how often its coefficients are not zero.
+    # Share of coefficients that are not zero, by the offset of their block.
     busy = np.zeros((_BLOCK, _BLOCK))
     for down, along in _FINE:
         values = sliding_window_view(picture, _BLOCK, axis=1) @ _COSINES[down]
@@ -145,7 +143,7 @@ def jpeg_grid(stack: Stack, windows: Pixels, places: list[Place]) -> float:
             cut = window[:height, :width].reshape(height // _BLOCK, _BLOCK, width // _BLOCK, _BLOCK)
             busy += np.roll(cut.mean(axis=(0, 2)), (rows.start, columns.start), (0, 1))
     row, column = np.unravel_index(busy.argmin(), busy.shape)
-    # Offsets that are on the grid along one axis have fewer as well.
+    # Offsets that are on the grid along one axis have fewer too.
     others = np.delete(np.delete(busy, row, axis=0), column, axis=1)
     usual, missing = others.mean(), others.mean() - busy[row, column]
     clear = missing > max(_CLEAR * others.std(), _MISSING * usual)
@@ -155,9 +153,8 @@ def jpeg_grid(stack: Stack, windows: Pixels, places: list[Place]) -> float:
 # --- octaves in other filters ---------------------------------------------------------------------
 
 
-@cache
 def octaves_in_bands() -> NDArray[np.float64]:
-    """Part of a band's noise that comes from each octave of a `NoiseLaw`, if the noise is white.
+    """Share of the white noise in a band that is of each octave of a `NoiseLaw`.
 
     Shape (`MIXED_BANDS`, `BANDS`), rows that add up to 1.
     """
@@ -165,16 +162,15 @@ def octaves_in_bands() -> NDArray[np.float64]:
     return np.asarray(power / power.sum(axis=1, keepdims=True))
 
 
-@cache
 def white_in_bands() -> NDArray[np.float64]:
-    """Part of all that bands show of white noise that is in each, adding up to 1."""
+    """Share of white noise that is in each band, of all that the bands pass; adds up to 1."""
     power = _power().sum(axis=1)
     return np.asarray(power / power.sum())
 
 
 @cache
 def _power() -> NDArray[np.float64]:
-    """Power that bands pass of every octave, (`MIXED_BANDS`, `BANDS`)."""
+    """Power of every octave that every band passes, (`MIXED_BANDS`, `BANDS`)."""
     size = 512
     frequency = np.fft.fftfreq(size)
     below = np.ones((size, size))
@@ -190,11 +186,11 @@ def _power() -> NDArray[np.float64]:
 
 
 def octaves_in_filters(filters: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Part of the noise in small filters (N, n, n) that comes from each octave, if it is white.
+    """Share of the white noise in small filters (N, n, n) that is of each octave.
 
     Shape (N, `BANDS`), rows that add up to 1.
     """
-    # Of an odd number no frequency lies just between two octaves.
+    # With an odd number no frequency lies just between two octaves.
     power = _by_octave(np.abs(np.fft.fft2(filters, s=(127, 127))) ** 2)
     return np.asarray(power / power.sum(axis=1, keepdims=True))
 

@@ -1,9 +1,8 @@
 """The noise of a stack from its frames alone.
 
-Places that show nothing but noise are looked for in single frames and in combinations of
-neighbouring ones (`sampling`), band by band. The finest bands are measured; how far coarser ones
-may be trusted depends on how much detail there is, and where there is much the bands beside them
-have a say: spectra of noise are smooth.
+Blocks that show nothing but noise are looked for in single frames and in combinations of
+neighbouring frames (`sampling`), band by band. A band with much detail is also predicted from the
+bands beside it: spectra of noise are smooth.
 """
 
 from __future__ import annotations
@@ -20,36 +19,32 @@ from cofuse.progress import ProgressCallback, silent
 from cofuse.sensor.law import BANDS, SHARES, Array, NoiseLaw, NoiseModel
 from cofuse.sensor.sampling import DOUBT, FIRST, Candidates, Curve, Floor, Sample, sample_stack
 
-#: What the variance at one brightness is off by, relatively, by texture that no test finds.
-_TEXTURE_ERROR = 0.06
-#: Errors above the law beyond which a brightness counts as textured rather than as evidence.
+#: Relative error of a variance, and of a level, by detail that no test finds.
+_TEXTURE_ERROR, _HIDDEN_ERROR = 0.06, 0.06
+#: A brightness this many errors above the model counts as textured.
 _OUTLIER = 3.0
-#: A law that grows needs this many brightnesses near it that span this many grey levels, has to
-#: better a constant by this much (χ²), and to divide its misfit by this.
+#: A model that grows needs this many brightnesses near it, over this many grey levels; its χ² must
+#: be less than that of a constant by this much, and by this factor.
 _FEWEST_BINS, _SPAN, _EVIDENCE, _BETTER = 4, 48.0, 9.0, 2.0
-#: Grey levels that count as one brightness, and how far variances may differ between them, as a
-#: logarithm, before anything is known.
+#: Width of a step of brightness in grey levels; prior error of the logarithm of its variance.
 _BRIGHTNESS_STEP, _BRIGHTNESS_ERROR = 16.0, 0.3
-#: Standard deviations from black and white within which the noise is cut off.
+#: Within this many standard deviations of black and white noise is clipped.
 _MARGIN = 3.0
-#: Part of the blocks that is taken in any case where noise may be rounded away in some.
+#: Share of the blocks that is averaged in any case where rounding may have removed noise.
 _FIRST_ROUNDED = 0.2
-#: From octave to octave the logarithm of the level changes by this part of its last change, as it
-#: does in noise that was blurred, demosaiced or resampled; the change is known to a part of it,
-#: and to this in any case. After a JPEG the first change is too large, by what is rounded away.
+#: Each change of the logarithm of the level, from octave to octave, is this part of the last
+#: change (less after a JPEG, whose rounding makes the first change too large); relative error of
+#: that, and its least error.
 _FADING, _FADING_ROUNDED, _FADING_ERROR, _LEAST_ERROR = 0.43, 0.3, 0.3, 0.05
-#: From the finest octave to the next it is this times the change within the finest, which is
-#: known to a part of it.
+#: The first change is this part of the change within the finest octave; its relative error.
 _WITHIN, _WITHIN_ERROR = 0.95, 0.2
-#: Changes within the finest octave below this are rather detail's than noise's.
+#: A change within the finest octave below this is more likely that of detail.
 _NEARLY_WHITE = 0.25
-#: Before anything is known: noise is a little coarse, and chrominance after a JPEG very much so.
+#: The first change before anything is known, and that of chrominance after a JPEG; their error.
 _COARSE, _COARSE_PATCHY, _COARSE_ERROR = 0.3, 1.2, 0.4
-#: How far the spectra of luminance and chrominance differ from octave to octave.
+#: Difference between the changes of luminance and those of chrominance.
 _COLOUR_ERROR = 0.3
-#: What every level is off by, relatively, by detail that no test finds.
-_HIDDEN_ERROR = 0.06
-#: Level below which nothing is told apart, in units of a frame's noise.
+#: Least level, in units of a frame's noise.
 _LEAST = 1e-3
 #: Doubt of a band that has hardly any detail.
 _LITTLE_DOUBT = 0.5
@@ -58,10 +53,9 @@ _LITTLE_DOUBT = 0.5
 def estimate_noise(
     stack: Stack | Sequence[ArrayLike], *, progress: ProgressCallback = silent
 ) -> NoiseLaw:
-    """Estimate the noise of a stack, or of arrays, as `fuse` does that is not told it.
+    """Estimate the noise of a stack, or of arrays, as `fuse` does by default.
 
-    Some windows of every frame are read, each frame once. Frames have to lie in place, as for
-    `fuse`.
+    Windows of every frame are read, each frame once. The frames must be aligned, as for `fuse`.
 
     Examples
     --------
@@ -75,7 +69,7 @@ def estimate_noise(
     stack = Stack.of(stack)
     sample = sample_stack(stack, progress)
     bands, blocks = sample.combined, sample.blocks
-    if not bands:  # Frames are smaller than a block: nothing is known.
+    if not bands:  # the frames are smaller than a block
         nothing = NoiseLaw.white(0.0, frames=len(stack), colour=stack.is_colour)
         return replace(nothing, errors=np.ones_like(nothing.levels), estimated=True)
     rows = _by_brightness(bands[0], sample)
@@ -83,7 +77,7 @@ def estimate_noise(
     curve = shape.sigma_at if shape.gain > 0 else _curve(rows, bands[0], sample)
     profile, errors = _profile(bands, curve, 3 if stack.is_colour else 1, jpeg=blocks > 0)
     levels, frame_errors = _by_frame(sample, curve, profile)
-    # Of a channel's values in a typical frame, where the curve is 1.
+    # The level of a channel's values in a typical frame, where the curve is 1.
     total = float(np.sqrt(np.median(np.mean(levels**2 @ SHARES, axis=1))))
     brightness = np.stack([rows[:, 0], np.sqrt(rows[:, 1]), 0.5 * rows[:, 2]], axis=1)
     brightness[:, 1] *= total / max(profile[0, 0], _LEAST)
@@ -103,8 +97,8 @@ def noise_level(picture: NDArray[np.float32]) -> float:
 def _by_brightness(finest: Candidates, sample: Sample) -> Array:
     """Find the variance at every brightness: rows of grey level, variance, and relative error.
 
-    The error grows with the detail that single frames have. Where detail fills a picture, a
-    combination of few frames has it everywhere, as noise is, and so does not show it.
+    The error grows with the detail of single frames: detail that fills a picture is in all blocks
+    of a combination of few frames, as noise is.
     """
     rows = finest.by_brightness(_BRIGHTNESS_STEP)
     reach = _MARGIN * np.sqrt(rows[:, 1]) * np.median(sample.rough)
@@ -118,10 +112,10 @@ def _by_brightness(finest: Candidates, sample: Sample) -> Array:
 
 
 def _curve(rows: Array, finest: Candidates, sample: Sample) -> Curve:
-    """Smooth what was found by brightness; its mean square over the picture is 1.
+    """Smooth the variances by brightness; the mean square of the curve over the picture is 1.
 
-    Tone curves make noise rise and fall with brightness. Without evidence the noise of a brightness
-    is that of all.
+    Tone curves make noise rise and fall with brightness. Without evidence the variance at a
+    brightness is that of all.
     """
     least = finest.floor().variance
     if not len(rows) or not least:
@@ -129,7 +123,7 @@ def _curve(rows: Array, finest: Candidates, sample: Sample) -> Curve:
     level, variance, error = rows.T
     near = np.exp(-0.5 * ((level[:, None] - level) / _BRIGHTNESS_STEP) ** 2)
     near /= error**2 + _HIDDEN_ERROR**2
-    # A picture full of detail may have it at some brightnesses and not at others.
+    # In a picture full of detail the variance at one brightness is less to be trusted.
     full = np.median([frame[0].floor().doubt for frame in sample.alone])
     usual = (_BRIGHTNESS_ERROR * np.exp(-full)) ** -2
     logs = (near @ np.log(variance) + usual * np.log(least)) / (near.sum(axis=1) + usual)
@@ -142,8 +136,8 @@ def _profile(
 ) -> tuple[Array, Array]:
     """Find the level of every plane and band, and its relative error: shape (planes, `BANDS`)."""
     logs, errors = np.zeros((planes, BANDS)), np.zeros((planes, BANDS))
-    # Chrominances have less detail, and so tell what luminance may be like. A JPEG takes more of
-    # them away, all but what is coarse: then luminance tells what that may be like.
+    # Chrominance has less detail and so predicts luminance. A JPEG removes all but its coarse
+    # bands: these are then predicted by luminance.
     for plane in range(planes) if jpeg else reversed(range(planes)):
         floors = [_floor(band, k, plane, curve, jpeg=jpeg) for k, band in enumerate(bands)]
         slopes = coarse = None
@@ -156,10 +150,10 @@ def _profile(
 
 
 def _floor(band: Candidates, number: int, plane: int, curve: Curve, *, jpeg: bool) -> Floor:
-    """Measure a band; where noise may be rounded away in some blocks, in more of them.
+    """Measure a band; in more blocks where rounding may have removed the noise of some.
 
-    That may be in fine chrominance, and after a JPEG in all of it and in the finest luminance. If
-    luminance has much detail, more blocks would have it too.
+    That is in fine chrominance, and after a JPEG in all chrominance and in the finest luminance,
+    unless luminance has much detail, which more blocks would contain.
     """
     if plane:
         rounded = jpeg or number < 2
@@ -171,28 +165,28 @@ def _floor(band: Candidates, number: int, plane: int, curve: Curve, *, jpeg: boo
 def _smooth(
     floors: Sequence[Floor], slopes: Array | None, coarse: Array | None, *, jpeg: bool
 ) -> tuple[Array, Array]:
-    """Weigh what was measured in every band, finest first, against what is to be expected.
+    """Average measurement and prediction of every band, finest first, by their errors.
 
-    Returns logarithms of the levels, and their errors. ``slopes`` say by how much other planes
-    change from octave to octave. ``coarse`` are logarithms of the levels of luminance, given for a
-    chrominance that a JPEG has thinned out. With ``jpeg`` the finest band has lost by rounding.
+    Returns logarithms of the levels, and their errors. ``slopes`` are the changes of other planes
+    from octave to octave. ``coarse`` are logarithms of the levels of luminance, given for
+    chrominance after a JPEG. With ``jpeg`` the finest band has lost noise by rounding.
     """
     logs, errors = np.zeros(BANDS), np.zeros(BANDS)
-    # Noise is white or clearly coarse; detail adds a little.
+    # Noise is white or clearly coarse; a small slope is that of detail.
     within = floors[0].slope
     if not jpeg:
         within = within**3 / (within**2 + _NEARLY_WHITE**2)
     doubt = 0.0
     for band in range(BANDS):
-        # What the level may be, as a logarithm, and the error of that.
+        # Logarithms of the level, each with its error.
         guesses: list[tuple[float, float]] = []
         last, last_error = logs[band - 1], 0.5 * errors[band - 1]
         if band < len(floors):
             floor = floors[band]
-            # There is ever more detail towards coarse bands, though few blocks may hide it.
+            # Detail grows towards coarse bands, though few blocks may not show it.
             doubt = max(doubt, floor.doubt) if band else 0.0
             change = floor.slope if band else within
-            # Of the band's two halves the finer one has the least detail.
+            # The finer half of the band has the least detail.
             unlike = np.log((1.0 + np.exp(2.0 * change)) / (1.0 + np.exp(2.0 * floor.slope)))
             measured = max(0.5 * (np.log(max(floor.variance, 1e-12)) + unlike), np.log(_LEAST))
             guesses.append((measured, np.hypot(0.5 * floor.error, doubt)))
@@ -214,7 +208,7 @@ def _smooth(
             guesses.append((last + slopes[band], np.hypot(_COLOUR_ERROR, last_error)))
         value, error = np.array(guesses).T
         if band and band < len(floors):
-            # Detail only adds: what is more than expected is doubted as much as it is more.
+            # Detail only adds: what exceeds the prediction is an error of the measurement.
             expected = np.average(value[1:], weights=error[1:] ** -2.0)
             error[0] = np.hypot(error[0], max(value[0] - expected, 0.0))
         weight = np.maximum(error, 1e-3) ** -2.0
@@ -224,9 +218,9 @@ def _smooth(
 
 
 def _by_frame(sample: Sample, curve: Curve, profile: Array) -> tuple[Array, Array]:
-    """Find the level of every frame, plane and band, and the relative error of every frame's.
+    """Find the level of every frame, plane and band, and the relative error of every frame.
 
-    Frames that were resampled have lost some of their finest band, but little of the others.
+    Resampled frames have lost noise in their finest band, but little in the others.
     """
     scale = np.array(sample.rough)
     levels = scale[:, None, None] * profile
@@ -236,31 +230,31 @@ def _by_frame(sample: Sample, curve: Curve, profile: Array) -> tuple[Array, Arra
         doubt = np.array([floor.doubt for floor in second])
         share = (ratio / np.median(ratio)) ** (1.0 / (1.0 + (doubt / _COLOUR_ERROR) ** 2))
         levels[:, :, 1:] *= share[:, None, None]
-    # Where a frame has much detail everywhere its level is a bound rather than a measure.
+    # The level of a frame with much detail everywhere is only a bound.
     finest = [alone[0].floor(0, curve) for alone in sample.alone]
     errors = np.array([np.hypot(0.5 * floor.error, min(floor.doubt, 1.0)) for floor in finest])
     return levels[sample.same], errors[sample.same]
 
 
 def _fit_model(rows: Array) -> NoiseModel:
-    """Fit a law that grows to variances by brightness; unless it is clear the gain is 0.
+    """Fit variances by brightness; the gain is 0 unless the evidence for growth is clear.
 
-    Texture only adds to the variance: brightnesses far above a law weigh little against it.
+    Texture only adds to the variance: brightnesses far above a model weigh little against it.
     """
     level, variance, error = rows.T
     error = np.hypot(_TEXTURE_ERROR, error)
 
-    def residuals(laws: Array) -> Array:
-        """Of rows of variance at black and gain."""
-        return np.asarray(np.log(variance / (laws[:, :1] + laws[:, 1:] * level)) / error)
+    def residuals(models: Array) -> Array:
+        """Errors between the data and models, rows of variance at black and gain."""
+        return np.asarray(np.log(variance / (models[:, :1] + models[:, 1:] * level)) / error)
 
-    def misfits(laws: Array) -> Array:
-        distance = residuals(laws)
+    def misfits(models: Array) -> Array:
+        distance = residuals(models)
         squares = distance**2
         bounded = squares / (1.0 + squares / _OUTLIER**2)
         return np.asarray(np.where(distance > 0, bounded, squares).sum(axis=1))
 
-    # There are few enough to try every line through two of them, and every constant.
+    # Every line through two of the data is tried, and every constant.
     one, other = np.triu_indices(len(level), 1)
     gain = (variance[other] - variance[one]) / (level[other] - level[one])
     offset = variance[one] - gain * level[one]

@@ -1,11 +1,11 @@
-"""Blocks that may show nothing but noise, and the variance that the best of them have.
+"""Blocks that may show nothing but noise, and the variance of those with the least detail.
 
-In one block and one band of frequency, frames show the same detail, each weakened by its own
-defocus. It lies along one direction, or few, in the space of the frames, while noise goes every
-way. The combination of neighbouring frames with the least energy is therefore free of detail: a
-frame that is out of focus there, the difference of two that are equally sharp, or anything between.
-It is found on one half of the coefficients and measured on the other, so that what is measured was
-not chosen for being small.
+In one block and one band of frequency, all frames show the same detail, each weakened by its own
+defocus. Detail lies along one direction, or few, in the space of the frames; noise has energy in
+all directions. The combination of neighbouring frames with the least energy is therefore free of
+detail: a frame that is out of focus, the difference of two equally sharp ones, or anything between.
+It is found on one half of the coefficients and measured on the other, so that no value is chosen
+for being small.
 """
 
 from __future__ import annotations
@@ -30,23 +30,21 @@ Curve = Callable[[Levels], Array]
 _GROUP = 3
 #: Windows of all frames together, and of one frame at least and at most.
 _WINDOWS, _FEWEST_WINDOWS, _MOST_WINDOWS = 640, 32, 72
-#: Blocks that suffice: the mean of as many is known to 6 %.
+#: Fewest blocks to average: their mean has an error of 6 %.
 _FEWEST = 24
-#: Share of a block's pixels that may be clipped, unless hardly any block has fewer: black and white
-#: cut noise off.
+#: Share of a block's pixels that may be clipped, unless too few blocks have less.
 _CLIPPED = 0.02
 #: Share of all blocks that is averaged in any case.
 FIRST = 0.01
-#: By how much the mean of more blocks may exceed theirs for all to count as noise alone.
+#: More blocks are averaged as long as their mean exceeds that of the first by no more than this.
 _TOLERANCE = 0.05
-#: Relative spread of a block's mean energy, and its median against its mean: a χ² of as many
-#: degrees of freedom as a block's half has coefficients.
+#: Relative spread of a block's mean energy, and its median over its mean: those of a χ² with a
+#: degree of freedom for every coefficient of half a block.
 _SPREAD = 2.0 / np.sqrt(COEFFICIENTS)
 MEDIAN = 0.9724
-#: More detail than this says no more about what is left of it where there is least. How far a level
-#: may be off by it, as a logarithm, is this power of its own logarithm.
+#: Largest value of `Floor.detail`, and exponent of its logarithm in `Floor.doubt`.
 _MOST_DETAIL, DOUBT = 50.0, 1.5
-#: Least noise in grey levels that frames are measured by: half of what rounding to bytes makes.
+#: Least noise of a frame in grey levels: half of that of rounding to bytes.
 _LEAST = 0.15
 
 
@@ -56,23 +54,23 @@ class Floor(NamedTuple):
     variance: float
     #: Relative error of the variance by chance.
     error: float
-    #: How much more energy the median block has, as a factor of 1 or more: the more there is, the
-    #: more is left where there is least.
+    #: Energy of the median block over ``variance``, 1 or more: a measure of the detail that may be
+    #: left in the blocks with the least.
     detail: float
     #: Logarithm of the level of the coarser half of the band against that of the finer.
     slope: float
 
     @property
     def doubt(self) -> float:
-        """How far a level may be off by detail, as a logarithm; small if there is little of it."""
+        """Error of the logarithm of the level by detail."""
         return float(np.log(self.detail) ** DOUBT)
 
     @classmethod
     def of(cls, energies: Levels, first: float = FIRST) -> Floor:
         """Average the energies of the blocks with the least scores, as many as look like noise.
 
-        ``energies`` are, of all blocks, the score and the energy of the coarser and of the finer
-        coefficients, shape (3, blocks); ``first`` is the share of blocks taken in any case.
+        ``energies`` are score, energy of the coarser and energy of the finer coefficients of all
+        blocks, shape (3, blocks); ``first`` is the share of blocks taken in any case.
         """
         total = energies.shape[1]
         if not total:
@@ -97,16 +95,16 @@ class Floor(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Blocks of one band, each in one frame or in a combination of some."""
+    """Blocks of one band, of single frames or of combinations of frames."""
 
-    #: By half, block and plane, shape (3, 2, blocks, planes); see `residues`.
+    #: Energies by half, block and plane, shape (3, 2, blocks, planes); see `residues`.
     energies: Levels
     #: Grey level of every block.
     brightness: Levels
 
     @classmethod
     def of(cls, frames: Sequence[Blocks], levels: Sequence[float]) -> Candidates:
-        """Combine the blocks of frames whose noise has these levels."""
+        """Combine the blocks of frames; ``levels`` are the levels of their noise."""
         clipped = np.max([blocks.clipped for blocks in frames], axis=0)
         fewest = min(_FEWEST, len(clipped)) - 1
         usable = clipped <= max(_CLIPPED, float(np.partition(clipped, fewest)[fewest]))
@@ -116,17 +114,17 @@ class Candidates(NamedTuple):
 
     @classmethod
     def together(cls, parts: Sequence[Candidates]) -> Candidates:
-        """Put those of several combinations together."""
+        """Put the candidates of several combinations together."""
         energies, brightness = zip(*parts, strict=True)
         return cls(np.concatenate(energies, axis=2), np.concatenate(brightness))
 
     def floor(self, plane: int = 0, curve: Curve = np.ones_like, first: float = FIRST) -> Floor:
-        """Find the noise of a plane, in units of a curve's."""
+        """Find the noise of a plane, in units of a curve."""
         unit = np.square(curve(self.brightness)).astype(np.float32)
         return Floor.of((self.energies[..., plane] / unit).reshape(3, -1), first)
 
     def by_brightness(self, step: float) -> Array:
-        """Find the noise of the first plane in steps of so many grey levels.
+        """Find the noise of the first plane by steps of brightness in grey levels.
 
         Returns rows of grey level, variance, its relative error, and `Floor.detail`.
         """
@@ -141,7 +139,7 @@ class Candidates(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What was seen of a stack."""
+    """The candidates of a stack."""
 
     #: For every distinct frame the candidates of the two finest bands.
     alone: list[list[Candidates]]
@@ -151,12 +149,12 @@ class Sample(NamedTuple):
     combined: list[Candidates]
     #: For every frame the number of the distinct frame that it is or repeats.
     same: list[int]
-    #: See `jpeg_grid`; of the frame where it is clearest.
+    #: Largest `jpeg_grid` of all frames.
     blocks: float
 
 
 def sample_stack(stack: Stack, progress: ProgressCallback) -> Sample:
-    """Read some windows of every frame, each frame once."""
+    """Read windows of every frame, each frame once."""
     most = int(np.clip(_WINDOWS / len(stack), _FEWEST_WINDOWS, _MOST_WINDOWS))
     places = bands.window_places(stack.shape, most)
     alone: list[list[Candidates]] = []
@@ -164,7 +162,7 @@ def sample_stack(stack: Stack, progress: ProgressCallback) -> Sample:
     combined: list[list[Candidates]] = [[] for _ in range(BANDS)]
     same, grid, seen = [], 0.0, dict[bytes, int]()
     recent: deque[list[Blocks]] = deque(maxlen=_GROUP)
-    # The longer the stack the fewer combinations; every frame is in one.
+    # The longer the stack the fewer combinations; every frame is in at least one.
     step = 1 if len(stack) <= 8 else 2 if len(stack) <= 16 else _GROUP
 
     def combine() -> None:
@@ -175,7 +173,7 @@ def sample_stack(stack: Stack, progress: ProgressCallback) -> Sample:
         windows = bands.read_windows(stack, index, places)
         number = seen.setdefault(sha256(windows.tobytes()).digest(), len(rough))
         same.append(number)
-        # A copy has the same noise: compared with it, there would seem to be none.
+        # The difference of a frame and its copy has no noise.
         if number == len(rough):
             grid = max(grid, bands.jpeg_grid(stack, windows, places))
             recent.append(bands.cut_blocks(stack, windows))
@@ -198,14 +196,14 @@ def residues(frames: Sequence[Levels]) -> Levels:
     ----------
     frames
         Coefficients of the same blocks in every frame, in units of the frame's noise, each of
-        shape (..., coefficients): two halves, of each the coarser ones first.
+        shape (..., coefficients): two halves, in each the coarser coefficients first.
 
     Returns
     -------
     ndarray
-        Energies per coefficient, shape (3, 2, ...): score, coarse, fine, by the half on which the
-        combination was found. The score is its energy there. The others are the combination's
-        energies of the coarser and of the finer coefficients of the other half.
+        Energies per coefficient, shape (3, 2, ...), by the half on which the combination was
+        found: its energy there (the score), and its energies of the coarser and of the finer
+        coefficients of the other half.
     """
     parts = np.split(np.stack(frames, axis=-2), 4, axis=-1)
     forms = [part @ np.swapaxes(part, -1, -2) / np.float32(part.shape[-1]) for part in parts]
@@ -222,10 +220,10 @@ def residues(frames: Sequence[Levels]) -> Levels:
 
 
 def least_way(energy: Levels) -> Levels:
-    """Return nearly the direction of least energy, of unit length, of forms of up to three frames.
+    """Return nearly the unit vector of least energy, of quadratic forms of up to three frames.
 
-    It is the largest direction of the adjugate, which is the inverse but for its size. Squaring the
-    adjugate a few times leaves little of the other directions.
+    It is the eigenvector with the largest eigenvalue of the adjugate, a multiple of the inverse.
+    Squaring the adjugate a few times leaves little of the other eigenvectors.
     """
     size = energy.shape[-1]
     if size == 1:
