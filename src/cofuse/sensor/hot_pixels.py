@@ -80,40 +80,34 @@ def find_hot_pixels(stack: Stack, *, progress: ProgressCallback = silent) -> Hot
     """
     count = len(stack)
     needed = math.ceil(_ALWAYS * count)
-    # Places and excess, one entry for every frame in which a pixel is a spike.
-    places, excess = np.empty(0, np.intp), np.empty(0, np.float32)
-    windows: list[tuple[Places, Levels]] = []
+    # A place that is no spike in any of the first frames cannot be one in enough of all.
+    first = count - needed + 1
+    # For every place that may be stuck the frames in which it is a spike, and its windows there.
+    seen: dict[int, list[tuple[int, Levels]]] = {}
     numbers = range(count if count >= _FEWEST_FRAMES else 0)
     with stack.ahead(stack.__getitem__, numbers, most=1) as frames:
         for done, frame in enumerate(frames, 1):
-            # What is no spike in any of the first frames cannot be one in enough of all.
-            known = np.unique(places) if done > count - needed + 1 else None
-            found, around = find_spikes(stack, frame, among=known)
-            places = np.concatenate([places, found])
-            excess = np.concatenate([excess, around[:, _REACH, _REACH]])
-            if known is not None:
-                windows.append((found, around))
-            _, index, times = np.unique(places, return_inverse=True, return_counts=True)
-            hopeful = times[index] + (count - done) >= needed
-            places, excess = places[hopeful], excess[hopeful]
+            known = np.array(sorted(seen), np.intp) if done > first else None
+            for place, window in zip(*find_spikes(stack, frame, among=known), strict=True):
+                seen.setdefault(int(place), []).append((done, window))
+            seen = {p: own for p, own in seen.items() if len(own) + count - done >= needed}
             progress(Progress("hot pixels", done, count))
-            if done > count - needed and not len(places):
+            if done >= first and not seen:
                 break
     progress(Progress("hot pixels", count, count))
     volume = (*stack.shape[:2], math.prod(stack.shape[2:]))
     stuck = [np.empty((0, 3), np.intp)]
-    for place in np.unique(places):
-        own = [around[found == place] for found, around in windows]
-        offsets = _belonging(excess[places == place], np.concatenate(own))
+    for place, own in seen.items():
+        excess = np.array([window[_REACH, _REACH] for _, window in own])
+        offsets = _belonging(excess, np.stack([window for k, window in own if k > first]))
         stuck.append(np.pad(offsets, ((0, 0), (0, 1))) + np.unravel_index(place, volume))
     every = np.unique(np.concatenate(stuck), axis=0)
-    inside = ((every >= 0) & (every < volume)).all(axis=1)
-    rows, columns, channels = every[inside].T
+    rows, columns, channels = every[((every >= 0) & (every < volume)).all(axis=1)].T
     return HotPixels(rows, columns, channels, stack.shape)
 
 
 def _belonging(excess: Levels, windows: Levels) -> Places:
-    """Find which pixels of a window are stuck: rows and columns from its middle, (pixels, 2)."""
+    """Find which pixels of windows are stuck: rows and columns from the middle, (pixels, 2)."""
     none = np.empty((0, 2), np.intp)
     least, most = excess.min(), excess.max()
     if min(least / most, most / least) < _STEADY:  # negative if they differ in sign
