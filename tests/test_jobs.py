@@ -143,11 +143,6 @@ def test_ranges_mean_what_plain_python_finds(case):
         assert parse_range(text, count) == tuple(expected)
 
 
-@given(st.sets(st.integers(0, 40), min_size=1).map(sorted))
-def test_any_choice_of_frames_can_be_named(indices):
-    assert parse_range(",".join(str(k + 1) for k in indices), 41) == tuple(indices)
-
-
 @given(st.text(alphabet="0123456789-:, x+", max_size=12), st.integers(1, 30))
 def test_no_text_makes_a_range_that_is_not_among_the_frames(text, count):
     try:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
-from cofuse import CofuseError, Stack
+from cofuse import Stack
 from cofuse.sensor.law import BANDS, NoiseModel
 from experiments.noise_restoring import true_law
-from experiments.noise_truth import band_energies, kinds_of, rms, true_levels
-from experiments.real_noise_patches import Patch, patch_levels, patches_by_stack
+from experiments.noise_truth import band_energies, rms, true_levels
+from experiments.real_noise_patches import Patch, patch_levels
 
 SIDES = 384, 448
 
@@ -72,11 +70,6 @@ def test_coarse_noise_is_found_in_its_band():
     assert levels[0] < levels[1] < levels[2] / 2
 
 
-def test_a_folder_without_the_kinds_of_noise_is_named(tmp_path):
-    with pytest.raises(CofuseError, match=rf"there is no {re.escape(str(tmp_path))}.*--tools"):
-        kinds_of(tmp_path)
-
-
 def test_patches_show_the_noise_and_not_the_slope_beneath_it():
     rng = np.random.default_rng(6)
     slope = np.linspace(60, 180, 256, dtype=np.float32)[:, None, None] + np.zeros((256, 256, 3))
@@ -85,20 +78,6 @@ def test_patches_show_the_noise_and_not_the_slope_beneath_it():
     shares = np.array([0.75 / 4**band for band in range(BANDS)])
     levels = patch_levels(stack, Patch(0, 1, 64, 64, 128))
     assert (np.abs(levels / 5.0 - 1) * np.sqrt(2 * 128**2 * shares) < 4).all()
-
-
-def test_the_coarsest_band_needs_a_large_patch():
-    stack = Stack.from_arrays([np.full((64, 64), 9, np.uint8)] * 2)
-    levels = patch_levels(stack, Patch(0, 1, 0, 0, 64))
-    assert np.isnan(levels[:, 4]).all() and (levels[:, :4] < 1e-4).all()
-
-
-def test_patches_lie_where_halving_pairs_the_pixels_of_the_whole_frame():
-    for name, patches in patches_by_stack().items():
-        assert len(patches) >= 8, name
-        for patch in patches:
-            assert patch.second == patch.first + 1
-            assert patch.top % 16 == patch.left % 16 == 0 and patch.side in (64, 128)
 
 
 def test_the_law_that_restoring_is_told_is_that_of_the_noise():

@@ -279,15 +279,6 @@ def test_a_written_operator_reads_back_exactly(kind: str, tmp_path: Path) -> Non
         np.testing.assert_array_equal(mine, theirs)
 
 
-@pytest.mark.parametrize("kind", ["full", "separable"])
-def test_writing_twice_gives_the_same_bytes(kind: str, tmp_path: Path) -> None:
-    operator = make_operator(kind, 4)
-    first = operator_bytes(operator)
-    assert first == operator_bytes(operator)
-    (tmp_path / "a.npz").write_bytes(first)
-    assert first == operator_bytes(read_operator(tmp_path / "a.npz"))
-
-
 def test_an_operator_file_is_read_without_pickle() -> None:
     with np.load(io.BytesIO(operator_bytes(random_full(3, 9))), allow_pickle=False) as archive:
         assert sorted(archive.files) == ["header", "rows"]

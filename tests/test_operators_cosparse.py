@@ -176,16 +176,6 @@ def test_a_patch_does_not_depend_on_its_company(x_step: Step) -> None:
         np.testing.assert_allclose(together.dual[:, k], alone.dual[:, 0], rtol=0, atol=1e-9)
 
 
-def test_columns_stop_by_themselves() -> None:
-    operator = OPERATORS["random"]
-    y = noisy_patches(4, 9, 5)
-    trace = cosparse_code(y, operator, weight=np.linspace(0.01, 6, 9), tolerance=1e-8).trace
-    active = trace.history["active"]
-    assert active[0] == 9
-    assert list(active) == sorted(active, reverse=True)
-    assert len(set(active)) > 2
-
-
 @given(st.integers(-6, 6), st.sampled_from(STEPS), SEEDS)
 @settings(deadline=None, max_examples=20)
 def test_scaling_patches_and_weight_scales_the_result(power: int, x_step: Step, seed: int) -> None:
@@ -332,13 +322,6 @@ def test_flat_patches_are_estimated_as_they_are() -> None:
         )
         np.testing.assert_array_equal(estimate, y)
         assert trace.converged
-
-
-def test_noise_in_a_flat_region_is_solved_before_the_iteration_limit() -> None:
-    y = (100 + np.random.default_rng(0).normal(0, 15, (9, 50))).astype(np.float32)
-    estimate, trace = estimate_patches(y, OPERATORS["overcomplete"], weight=60.0)
-    np.testing.assert_allclose(estimate, np.broadcast_to(y.mean(axis=0), y.shape), atol=0.1)
-    assert trace.converged
 
 
 def test_the_estimate_works_in_batches_and_the_slowest_one_speaks() -> None:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cofuse.errors import CofuseError
 from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.operators.cosparse import select_cosupport
 
@@ -96,11 +95,6 @@ def test_pictures_of_any_layout_and_type_are_taken() -> None:
     wide[:, ::2] = image
     for same in (image, image.astype(np.float64), np.asfortranarray(image), wide[:, ::2]):
         np.testing.assert_array_equal(operator.activity(same), expected)
-
-
-def test_pictures_below_patch_size_are_refused() -> None:
-    with pytest.raises(CofuseError, match="smaller than the operator's patch of 7x7"):
-        load_operator("dct-7").activity(np.zeros((6, 20)))
 
 
 @given(st.integers(2, 5), st.integers(1, 5), st.data(), SEEDS)

@@ -86,16 +86,6 @@ def test_the_reported_error_bounds_the_distance_from_the_minimiser(
     assert gap <= y.size * (error**2 + slack**2) / 2 + 1e-6 * lower
 
 
-def test_a_tighter_accuracy_comes_nearer() -> None:
-    operator = OPERATORS["overcomplete"]
-    y = noisy_picture(20, 20)
-    best, _ = solve_plainly(y, operator, 2.0)
-    runs = [reconstruct(y, operator, weight=2.0, accuracy=a) for a in (3.0, 0.3, 0.05)]
-    distances = [mean_square(image - best) for image, _ in runs]
-    assert distances[0] > distances[1] > distances[2]
-    assert runs[0][1].iterations < runs[2][1].iterations
-
-
 def test_restarts_do_not_slow_the_solver_down() -> None:
     # Near the solution the objective rises by float32 rounding alone; taking that for a reason to
     # start anew throws the momentum away.
@@ -198,14 +188,6 @@ def test_the_trace_of_a_converged_run() -> None:
     assert f"{trace.last('error'):.3g}" in trace.reason
     assert len(trace.history["error"]) == trace.iterations // 10 == len(seen)
     assert {progress.stage for progress in seen} == {"reconstruction"}
-
-
-def test_what_the_callback_raises_reaches_the_caller() -> None:
-    def cancel(progress: Progress) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        reconstruct(noisy_picture(12, 12), OPERATORS["dct"], weight=5.0, progress=cancel)
 
 
 def test_the_estimate_is_not_written_to() -> None:

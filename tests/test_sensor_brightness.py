@@ -14,9 +14,9 @@ from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture, simulate_stack
 from cofuse.images import Stack, luminance
 from cofuse.progress import Progress
-from cofuse.sensor import NoiseLaw, estimate_noise
+from cofuse.sensor import estimate_noise
 from cofuse.sensor.estimation import least_squares
-from cofuse.sensor.law import BANDS, CLEAN_BELOW, NoiseModel
+from cofuse.sensor.law import BANDS, NoiseModel
 
 Array = np.ndarray[Any, Any]
 
@@ -148,20 +148,6 @@ def test_impossible_noise_is_refused(given_values: tuple[float, float]) -> None:
 # Noise of a stack that is given.
 
 
-def test_given_white_noise() -> None:
-    grey = NoiseLaw.white(10.0, frames=3)
-    assert grey.model == NoiseModel(10.0) and not grey.estimated
-    assert grey.levels.shape == grey.errors.shape == (3, 1, BANDS)
-    colour = NoiseLaw.white(10.0, frames=2, colour=True)
-    np.testing.assert_array_equal(colour.levels, np.full((2, 3, BANDS), 10.0))
-
-
-def test_clean_is_below_the_one_limit() -> None:
-    for colour in (False, True):
-        assert NoiseLaw.white(0.99 * CLEAN_BELOW, colour=colour).is_clean
-        assert not NoiseLaw.white(1.01 * CLEAN_BELOW, colour=colour).is_clean
-
-
 # Estimates.
 
 
@@ -209,11 +195,6 @@ def test_a_clean_gradient_is_clean(dtype: type) -> None:
     frame = (ramp * white).astype(dtype)
     noise = estimate_noise(Stack.from_arrays([frame]))
     assert noise.is_clean and noise.sigma < 0.7
-
-
-def test_constant_pictures_are_clean() -> None:
-    for value in (0, 100, 255):
-        assert estimate_noise(Stack.from_arrays([np.full((80, 80), value, np.uint8)])).is_clean
 
 
 @pytest.mark.parametrize("gain", [0.0, 1.0])

@@ -208,13 +208,6 @@ def test_wrong_laws_are_refused_before_the_work() -> None:
         cofuse.fuse(grey, noise=NoiseLaw.white(129.0))
 
 
-@pytest.mark.parametrize(("sigma", "left"), [(0.7, 0.0), (1.5, 0.0), (2.5, 2.0), (8.5, 8.3666)])
-def test_of_an_estimate_one_and_a_half_levels_are_taken_off_in_variance(sigma, left) -> None:
-    # 2.5² - 1.5² = 2², and 8.5² - 1.5² = 8.3666².
-    law = NoiseLaw.white(sigma, frames=2, colour=True)
-    assert law.beyond_texture().overall == pytest.approx(left, abs=1e-4)
-
-
 @pytest.mark.parametrize(("sigma", "error", "clean"), [(1.6, 0.0, False), (1.6, 0.3, True)])
 def test_a_law_may_be_clean_by_its_own_error(sigma, error, clean) -> None:
     law = NoiseLaw.white(sigma, frames=2, colour=False)
