@@ -45,14 +45,14 @@ class Result:
     frames: int
     #: Why it was skipped or failed, or which process is at work on it.
     reason: str | None = None
-    #: What its report says, where there is one.
+    #: Facts of its report, if there is one.
     width: int | None = None
     height: int | None = None
     sigma: float | None = None
     sigma_counts: float | None = None
     seconds: float | None = None
     output: str | None = None
-    #: Warnings during the work; where an error came from that is a bug.
+    #: Warnings during the work; the traceback of an error that is a bug.
     warnings: tuple[str, ...] = ()
     traceback: str | None = field(default=None, repr=False)
 
@@ -69,10 +69,10 @@ class Result:
 
 @dataclass(frozen=True)
 class Batch:
-    """Jobs that differ in their frames and the names of their results only."""
+    """Jobs that differ only in their frames and in the names of their results."""
 
-    #: Where the results go: of every stack NAME.tif, or another suffix, and NAME.json, the report
-    #: with digests of frames and options. By these a later run knows what is done.
+    #: The folder of the results: of every stack NAME.tif, or another suffix, and NAME.json, the
+    #: report with digests of frames and options, by which a later run knows what is done.
     folder: Path
     #: The options of every job; its inputs, output and maps are not used.
     like: Request
@@ -135,7 +135,7 @@ class Batch:
             return Result(group.name, "failed", len(group.files), _line(error))
 
     def run(self, group: Group, progress: ProgressCallback = silent) -> Result:
-        """Do one stack, unless it is done; whatever is wrong with it is told, not raised."""
+        """Do one stack, unless it is done; an error is part of the result, not raised."""
         trace = None
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
@@ -144,23 +144,22 @@ class Batch:
                 result = self.look(group)
                 if result.state == "to do":
                     result = self._fuse(group, progress)
-            except CofuseError as error:
-                result = Result(group.name, "failed", len(group.files), _line(error))
-            except Exception as error:  # the other stacks are to be done all the same
-                reason = f"{type(error).__name__}: {_line(error)}"
-                trace = traceback.format_exc()
+            except Exception as error:  # the other stacks are done all the same
+                reason = _line(error)
+                if not isinstance(error, CofuseError):
+                    reason, trace = f"{type(error).__name__}: {reason}", traceback.format_exc()
                 result = Result(group.name, "failed", len(group.files), reason)
         said = tuple(_line(each.message) for each in caught)
         return replace(result, warnings=said, traceback=trace)
 
     def facts(self, results: Sequence[Result]) -> dict[str, Any]:
-        """What the summary says of all stacks, as JSON."""
+        """Describe all stacks for the summary, as JSON."""
         counts = Counter(result.state for result in results)
-        stacks = {"output": self.folder, "counts": counts, "stacks": results}
-        return plain({"cofuse": __version__} | stacks)
+        told = {"output": self.folder, "counts": counts, "stacks": results}
+        return plain({"cofuse": __version__} | told)
 
     def write_summary(self, groups: Sequence[Group], results: Sequence[Result]) -> list[Result]:
-        """Write the summary beside the results; returns these as they stand by then.
+        """Write the summary beside the results; returns the results as they are by then.
 
         Another run may have done stacks that this one has not, and written its summary already.
         Each run writes again until nothing has changed meanwhile, so that the last summary is true.
@@ -172,7 +171,7 @@ class Batch:
         return told
 
     def _now(self, group: Group, result: Result) -> Result:
-        """A result, or that the stack was done by another run."""
+        """Look again at a stack that was not done: another run may have done it."""
         if result.state not in ("in work", "failed"):
             return result
         with suppress(CofuseError, OSError):
@@ -212,7 +211,7 @@ class Batch:
         return self.folder / f"{group.name}.json"
 
     def _outputs(self, group: Group) -> list[Path]:
-        """All that is written for a stack besides its report, the picture first."""
+        """List the files of a stack besides its report, the picture first."""
         request = self._request(group)
         paths = [request.output]
         for path in (request.maps.depth_map, request.maps.source_map):
@@ -228,12 +227,11 @@ class Batch:
             raise CofuseError(f"{error.filename} cannot be opened: {error.strerror}") from error
         request = replace(self, folder=Path())._request(group)
         options = dataclasses.asdict(request)
-        del options["inputs"]
-        # None changes a picture that was made: a damaged frame that is refused makes none.
-        del options["writing"]["overwrite"], options["fusing"]["max_memory"]
+        # These do not change a picture that was made: a damaged frame that is refused makes none.
+        del options["inputs"], options["writing"]["overwrite"], options["fusing"]["max_memory"]
         del options["reading"]["on_damage"]
         options["maps"]["report"] = None  # every stack has one
-        # What the file says counts, not its name.
+        # The content of the file counts, not its name.
         if (law := options["fusing"].pop("noise")) is not None:
             options["fusing"]["noise"] = read_saved(law, str, "a noise law")
         return {
@@ -261,11 +259,10 @@ def _result(group: Group, state: State, record: dict[str, Any]) -> Result:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    """Read a report; an empty one where there is none that can be read."""
-    try:
+    """Read a report; an empty one if there is none, or it cannot be read."""
+    found = None
+    with suppress(OSError, ValueError):
         found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
     return found if isinstance(found, dict) else {}
 
 

@@ -26,12 +26,12 @@ _DATE_TIME_ORIGINAL, _SUB_SECONDS_ORIGINAL = 0x9003, 0x9291
 class Group:
     """Pictures of one stack."""
 
-    #: What its results are called; no two stacks of a batch have one name.
+    #: The name of its results; no two stacks of a batch have the same.
     name: str
-    #: The pictures in the order of the frames; the same for a `Request`, or their folder.
+    #: The pictures in the order of the frames; these or their folder as inputs of a `Request`.
     files: tuple[Path, ...] = ()
     inputs: tuple[str, ...] = ()
-    #: Why the folder cannot be read, where it cannot.
+    #: Why the folder cannot be read, if it cannot.
     trouble: str | None = None
 
 
@@ -57,7 +57,7 @@ def find_groups(
         check_number("gap", gap, 0, unit="seconds")
     expression = None if pattern is None else _compiled(pattern)
     by_folder = expression is None and gap is None
-    depth = None if recursive else 1 if by_folder else 0
+    depth = None if recursive else int(by_folder)
     paths: list[tuple[str, ...]] = []
     found: list[Group] = []
     seen = set() if leave_out is None else {os.path.realpath(leave_out)}
@@ -196,18 +196,17 @@ def _times(folder: Path, files: list[Path]) -> dict[Path, datetime]:
 def time_taken(file: Path) -> datetime | None:
     """When a picture was taken by its camera's clock, if it says so."""
     try:
-        block = read_metadata(file).exif
-        exif = parse_block(block or b"")
-        fields = exif.image | exif.photo
-        text = fields[_DATE_TIME_ORIGINAL].data.decode("ascii", "replace").strip("\0 ")
-        moment = datetime.strptime(text, "%Y:%m:%d %H:%M:%S")
+        exif = parse_block(read_metadata(file).exif or b"")
+        texts = {
+            tag: field.data.decode("ascii", "replace").strip("\0 ")
+            for tag, field in (exif.image | exif.photo).items()
+            if tag in (_DATE_TIME_ORIGINAL, _SUB_SECONDS_ORIGINAL)
+        }
+        moment = datetime.strptime(texts[_DATE_TIME_ORIGINAL], "%Y:%m:%d %H:%M:%S")
     except (CofuseError, KeyError, ValueError, struct.error):
         return None  # what is wrong with the file is told when it is to be fused
-    if _SUB_SECONDS_ORIGINAL in fields:
-        fraction = fields[_SUB_SECONDS_ORIGINAL].data.decode("ascii", "replace").strip("\0 ")
-        if fraction.isdecimal():
-            moment += timedelta(seconds=float(f"0.{fraction}"))
-    return moment
+    fraction = texts.get(_SUB_SECONDS_ORIGINAL, "")
+    return moment + timedelta(seconds=float(f"0.{fraction}") if fraction.isdecimal() else 0.0)
 
 
 def _unique(paths: list[tuple[str, ...]], taken: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args, get_type_hints
 
 from cofuse.arguments import MOST_SIGMA, check, check_number, check_sigma
 from cofuse.errors import CofuseError
@@ -158,15 +158,12 @@ class Request:
     maps: Maps = field(default_factory=Maps)
 
 
-@dataclass(frozen=True)
-class Given:
-    """The content of options that are texts or files."""
+class Given(NamedTuple):
+    """The content of options that are texts or files; None where they are left to be found."""
 
-    #: Settings of the preset, changed as asked.
     settings: "FusionSettings"
-    #: The noise law or level; None to estimate it.
     noise: "NoiseLaw | float | None"
-    #: Most bytes of memory; None for a share of what is free.
+    #: In bytes.
     max_memory: int | None
 
 
@@ -253,10 +250,9 @@ def parse_range(text: str, count: int) -> tuple[int, ...]:
 
 
 def read_noise(sigma: str, noise: Path | None) -> "NoiseLaw | float | None":
-    """Read the noise that was given: a law from a file, or a level; None to estimate it."""
+    """Read the given noise: a law from a file, or a level; None to estimate it."""
     from cofuse.sensor import NoiseLaw
 
-    level = None
     if sigma != "auto":
         try:
             level = float(sigma)
@@ -265,12 +261,13 @@ def read_noise(sigma: str, noise: Path | None) -> "NoiseLaw | float | None":
                 f"`sigma` is {sigma!r}; expected auto or a number of 8-bit grey levels"
             ) from None
         check_sigma(level)
-    if noise is None:
-        return level
-    if level is not None:
+        if noise is None:
+            return level
         raise CofuseError(
             "`sigma` and `noise` were both given; expected one of them: a noise law has its level"
         )
+    if noise is None:
+        return None
     law = read_saved(noise, NoiseLaw.from_json, "a noise law as `cofuse noise` writes it")
     if law.overall > MOST_SIGMA:
         raise CofuseError(
@@ -280,7 +277,7 @@ def read_noise(sigma: str, noise: Path | None) -> "NoiseLaw | float | None":
 
 
 def noise_of(stack: "Stack", given: "NoiseLaw | float | None") -> "NoiseLaw | None":
-    """Describe the noise of a stack as it was given; None to estimate it."""
+    """Return the given noise as the law of a stack; None to estimate it."""
     from cofuse.sensor import NoiseLaw
 
     if isinstance(given, float):

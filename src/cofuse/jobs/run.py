@@ -109,7 +109,7 @@ class Job:
         """
         start, seconds = time.perf_counter(), dict[str, float]()
         request, frames = self.request, self.frames
-        with _whole(self.request, self.frames, progress) as (progress, transaction):
+        with _whole(request, frames, progress) as (progress, transaction):
             picture = transaction.place(request.output)  # fails before the work, not after it
             found = prepare_frames(frames, request.aligning, progress, seconds)
             alignment = found.alignment
@@ -222,7 +222,6 @@ def fuse_files(
         given[_GROUP_OF[name]][name] = value
     groups = {kind.__name__.lower(): kind(**values) for kind, values in given.items()}
     names = [inputs] if isinstance(inputs, str | Path) else inputs
-
     return Job(Request(tuple(map(str, names)), Path(output), **groups)).run(progress)
 
 

@@ -38,8 +38,7 @@ SHIPPED_OPERATORS = ("full-5", "full-6", "full-7", "full-8", "full-9", "separabl
 _BUILT_IN = ("dct", "overcomplete-dct", "differences")
 
 _FORMAT, _FORMAT_VERSION = "cofuse-operator", 1
-_TOLERANCE = 1e-6
-_LARGEST_SIDE = 32
+_TOLERANCE, _LARGEST_SIDE = 1e-6, 32
 #: Patch rows and columns whose coefficients are computed at a time: few enough for the cache, and
 #: for matrix products that are not spread over threads, which would wait more than work.
 _BLOCK = 8, 512
@@ -220,7 +219,7 @@ def load_operator(name: str | Path) -> AnalysisOperator:
 
 
 def _built_in(kind: str, n: int) -> AnalysisOperator:
-    """Build all differences of neighbours, or the DCT of n or n + 1 frequencies a side."""
+    """Build differences of neighbours, or cosines of n or n + 1 frequencies a side."""
     if kind == "differences":
         step = (np.eye(n, k=1) - np.eye(n))[:-1] / np.sqrt(2.0)
         rows = np.concatenate([np.kron(np.eye(n), step), np.kron(step, np.eye(n))])
