@@ -29,7 +29,7 @@ from cofuse.jobs.report import noise_in_words
 from cofuse.jobs.run import Job
 from cofuse.progress import ProgressCallback, silent
 
-#: The file, beside the results, that tells of all stacks.
+#: The summary of all stacks, a file beside the results.
 SUMMARY = "batch.json"
 
 State = Literal["to do", "done", "done before", "skipped", "in work", "failed"]
@@ -155,8 +155,8 @@ class Batch:
     def facts(self, results: Sequence[Result]) -> dict[str, Any]:
         """Describe all stacks for the summary, as JSON."""
         counts = Counter(result.state for result in results)
-        told = {"output": self.folder, "counts": counts, "stacks": results}
-        return plain({"cofuse": __version__} | told)
+        facts = {"output": self.folder, "counts": counts, "stacks": results}
+        return plain({"cofuse": __version__} | facts)
 
     def write_summary(self, groups: Sequence[Group], results: Sequence[Result]) -> list[Result]:
         """Write the summary beside the results; returns the results as they are by then.
@@ -164,11 +164,11 @@ class Batch:
         Another run may have done stacks that this one has not, and written its summary already.
         Each run writes again until nothing has changed meanwhile, so that the last summary is true.
         """
-        told: list[Result] = []
-        while (now := [*map(self._now, groups, results)]) != told:
+        written: list[Result] = []
+        while (now := [*map(self._now, groups, results)]) != written:
             write_json(self.folder / SUMMARY, self.facts(now), overwrite=True)
-            told = now
-        return told
+            written = now
+        return written
 
     def _now(self, group: Group, result: Result) -> Result:
         """Look again at a stack that was not done: another run may have done it."""
@@ -249,9 +249,9 @@ def _result(group: Group, state: State, record: dict[str, Any]) -> Result:
     """Read a result off a report."""
     try:
         frames, seconds = record["frames"], record["seconds"]["total"]
-        told = {name: record[name] for name in ("sigma", "sigma_counts", "output")}
-        told |= {name: frames[name] for name in ("width", "height")}
-        return Result(group.name, state, frames["count"], seconds=seconds, **told)
+        facts = {name: record[name] for name in ("sigma", "sigma_counts", "output")}
+        facts |= {name: frames[name] for name in ("width", "height")}
+        return Result(group.name, state, frames["count"], seconds=seconds, **facts)
     except (KeyError, TypeError) as error:
         raise CofuseError(
             f"the report {group.name}.json is damaged; delete it to do the stack again"

@@ -101,7 +101,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _walk(folder: Path, depth: int | None, seen: set[str]) -> Iterator[Path]:
-    """Yield a folder and those below it down to a depth, each once however it is reached."""
+    """Yield a folder and its sub-folders down to a depth, each once however it is reached."""
     real = os.path.realpath(folder)
     if real in seen:
         return
@@ -111,7 +111,7 @@ def _walk(folder: Path, depth: int | None, seen: set[str]) -> Iterator[Path]:
         return
     try:
         inner = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
-    except OSError:  # told when its pictures are looked for
+    except OSError:  # refused when its pictures are looked for
         return
     for child in sorted(inner):
         yield from _walk(child, None if depth is None else depth - 1, seen)
@@ -153,7 +153,7 @@ def _divided(
 def _by_name(
     folder: Path, pictures: list[Path], expression: re.Pattern[str]
 ) -> dict[str, list[Path]]:
-    """Divide pictures by what their names have in a group of a pattern."""
+    """Divide pictures by the part of their names that matches a group of a pattern."""
     key = "stack" if "stack" in expression.groupindex else 1
     groups: dict[str, list[Path]] = {}
     others = []
@@ -204,17 +204,17 @@ def time_taken(file: Path) -> datetime | None:
         }
         moment = datetime.strptime(texts[_DATE_TIME_ORIGINAL], "%Y:%m:%d %H:%M:%S")
     except (CofuseError, KeyError, ValueError, struct.error):
-        return None  # what is wrong with the file is told when it is to be fused
+        return None  # a damaged file is refused when it is fused
     fraction = texts.get(_SUB_SECONDS_ORIGINAL, "")
     return moment + timedelta(seconds=float(f"0.{fraction}") if fraction.isdecimal() else 0.0)
 
 
 def _unique(paths: list[tuple[str, ...]], taken: Sequence[str]) -> list[str]:
-    """Name stacks by the last parts of their paths, as many as tell them apart."""
+    """Name stacks by the fewest last parts of their paths with which all names differ."""
     lengths = [1] * len(paths)
     while True:
         names = ["-".join(path[-n:]) for path, n in zip(paths, lengths, strict=True)]
-        # Not every disk tells capitals from small letters.
+        # On some disks capitals and small letters are the same.
         counts = Counter(name.casefold() for name in (*names, *taken))
         clashing = [k for k, name in enumerate(names) if counts[name.casefold()] > 1]
         if not clashing:

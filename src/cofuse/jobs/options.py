@@ -168,7 +168,7 @@ class Given(NamedTuple):
 
 
 def check_options(request: Request) -> Given:
-    """Refuse, before frames are looked for, what is wrong whatever they are; read the rest."""
+    """Refuse options that are wrong whatever the frames are, before these are looked for."""
     from cofuse.fusion.presets import check_method, resolve_preset
     from cofuse.images.memory import parse_size
 
@@ -289,7 +289,7 @@ def read_saved(path: Path, decode: Callable[[str], Content], expected: str) -> C
     """Read and decode a small text file that an earlier run saved."""
     try:
         with path.open(encoding="utf-8") as file:
-            return decode(file.read(_LARGEST_FILE))  # what is longer is cut, and then refused
+            return decode(file.read(_LARGEST_FILE))  # a longer text is cut, and then refused
     except OSError as error:
         raise CofuseError(f"{path} cannot be opened: {error.strerror}; check the path") from error
     except UnicodeDecodeError as error:

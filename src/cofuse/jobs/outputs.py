@@ -226,8 +226,8 @@ def _points(outcome: Outcome) -> Iterator[bytes]:
 def z_distance(maps: Maps, metadata: Metadata, places: Sequence[int]) -> float | None:
     """Micrometres between the focus planes of neighbouring frames; None if not known.
 
-    ``places`` are the indices of the fused frames among all frames of the files, whose metadata
-    tell the distance between neighbours. They must be evenly spaced.
+    ``places`` are the indices of the fused frames among all frames of the files, of which the
+    metadata have the distance. They must be evenly spaced.
     """
     size = metadata.pixel_size
     if maps.z_step is not None or size is None or size[2] is None:

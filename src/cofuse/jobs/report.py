@@ -54,7 +54,7 @@ def fusion_report(
 ) -> dict[str, Any]:
     """Describe a fusion and how it was made, in values that JSON knows.
 
-    ``seconds`` is how long the parts of the work took beside those of the fusion.
+    ``seconds`` are the durations of the stages besides those of the fusion.
     """
     fusion, stack, request = outcome.fusion, outcome.stack, outcome.request
     shares = None

@@ -53,7 +53,7 @@ class Job:
     """A request that was looked at: the headers of all frames are read and all outputs checked.
 
     Everything that can be refused before the work is refused here. The results appear together,
-    when all of them are written. ``facts`` are what the report is to say besides.
+    when all of them are written. ``facts`` are added to the report.
     """
 
     def __init__(self, request: Request, *, facts: dict[str, Any] | None = None) -> None:
@@ -75,10 +75,10 @@ class Job:
         outputs.check_outputs(self._outputs, request, self.frames)
         #: What is about to be done, in one line.
         self.plan = self._planned()
-        stack[0]  # what is wrong with the first frame, and likely with all, shows before the work
+        stack[0]  # a fault of the first frame, and likely of all, is found before the work
 
     def _planned(self) -> str:
-        """Say what is about to be done; refuses what takes more memory than there may be."""
+        """Say what is about to be done; refuses work that takes more memory than allowed."""
         stack, noisy = self.frames.stack, self.noise is None or self.noise.overall > 0
         restores = noisy and self.request.fusing.denoise > 0
         preset = preset_name(self.settings)

@@ -159,9 +159,9 @@ def estimate_patches(
     result = np.empty_like(patches)
     traces = []
     for start in range(0, patches.shape[1], batch):
-        some = patches[:, start : start + batch]
-        means = some.mean(axis=0)
-        centred = some - means
+        part = patches[:, start : start + batch]
+        means = part.mean(axis=0)
+        centred = part - means
         code = cosparse_code(
             centred,
             operator,
@@ -188,21 +188,21 @@ def _relative(residual: Array, *compared: Array) -> Array:
 def select_cosupport(coefficients: Array, rows: Array, rank: int) -> NDArray[np.bool_]:
     """Choose every column's co-support: its smallest coefficients whose rows have ``rank``.
 
-    Rows of Ω are taken in the order of growing magnitude; one that depends linearly on those taken
-    before is skipped, because its zero follows from theirs. ``coefficients`` are Ωx of patches in
+    Rows of Ω are taken in the order of growing magnitude. A row that depends linearly on earlier
+    ones is skipped, because its zero follows from theirs. ``coefficients`` are Ωx of patches in
     columns, (h, N), and ``rows`` are Ω, (h, m).
     """
     chosen = np.zeros(coefficients.shape, np.bool_)
     order = np.argsort(np.abs(coefficients), axis=0)
     for start in range(0, order.shape[1], 1000):
-        some = order[:, start : start + 1000]
-        # On the diagonal of R stands each row's distance from the span of those before it.
-        upper = np.linalg.qr(rows[some[:rank].T].swapaxes(1, 2), mode="r")
+        part = order[:, start : start + 1000]
+        # The diagonal of R holds the distance of each row from the span of the rows before it.
+        upper = np.linalg.qr(rows[part[:rank].T].swapaxes(1, 2), mode="r")
         apart = np.diagonal(upper, axis1=1, axis2=2) ** 2
-        chosen[some[:rank], np.arange(start, start + some.shape[1])] = True
+        chosen[part[:rank], np.arange(start, start + part.shape[1])] = True
         for column in np.flatnonzero((apart <= _DEPENDENT).any(axis=1)):
             chosen[:, start + column] = False
-            chosen[_independent(rows, some[:, column], rank), start + column] = True
+            chosen[_independent(rows, part[:, column], rank), start + column] = True
     return chosen
 
 
