@@ -23,9 +23,14 @@ FRAMES = [np.random.default_rng(k).integers(0, 256, (24, 20), np.uint8) for k in
 MOVED = [sample_picture("coffee")[100:220, 100 + k : 260 + k] for k in (0, 1, 3)]
 PATCHES = np.random.default_rng(0).normal(size=(16, 40))
 
+
+def ignore(*_: object) -> None:
+    """Take anything, as a callback may."""
+
+
 #: What is of the wrong kind for almost anything.
 ODD = [None, "x", b"x", 1.5, -1, 10**400, float("nan"), float("inf"), 1j, True, [], {}]
-ODD += [object(), len]
+ODD += [object(), ignore]
 
 
 def fuse(**arguments: Any) -> Any:
