@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cofuse import Stack, align_stack, aligned, fuse, read_image, write_image
 from cofuse.alignment import Alignment
-from cofuse.alignment.exposure import exposure_gains, thumbnail
+from cofuse.alignment.exposure import Thumbnail, exposure_gains, thumbnail
 from cofuse.alignment.transforms import Transform
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from tests.command_line import run
@@ -46,13 +46,27 @@ def clipped(frame: Array, white: float) -> Array:
     return frame >= white
 
 
+STILL = Transform(np.eye(3))
+
+
+def alignment_of(stack: Stack, reference: int, *transforms: Transform, gains: Any) -> Alignment:
+    return Alignment(
+        names=stack.names,
+        size=(stack.height, stack.width),
+        model="similarity",
+        reference=reference,
+        transforms=transforms,
+        gains=gains,
+    )
+
+
 def still(stack: Stack, reference: int) -> Alignment:
     """Match the brightness of frames that lie right."""
-    unmoved = (Transform.identity(),) * len(stack)
+    unmoved = (STILL,) * len(stack)
     size = (stack.height, stack.width)
     small = {k: thumbnail(stack.reduced(k), stack) for k in range(len(stack))}
     gains = exposure_gains(small, unmoved, reference, size, stack.ceiling)
-    return Alignment(stack.names, size, "similarity", reference, unmoved, gains)
+    return alignment_of(stack, reference, *unmoved, gains=gains)
 
 
 LIGHT = st.tuples(*[st.floats(0.45, 1.5)] * 3)
@@ -131,10 +145,9 @@ def test_what_not_all_frames_cover_is_filled_with_the_darkened_reference() -> No
     stack = Stack.from_arrays(frames)
     shift = np.eye(3)
     shift[0, 2] = 50  # the first frame ends 50 columns before the reference does
-    moved = (Transform(shift, "similarity"), Transform.identity(), Transform.identity())
-    gains = ((1.0,), (0.66,), (0.66,))
-    size = (stack.height, stack.width)
-    whole = aligned(stack, Alignment(stack.names, size, "similarity", 1, moved, gains), crop=False)
+    moved = (Transform(shift), STILL, STILL)
+    found = alignment_of(stack, 1, *moved, gains=((1.0,), (0.66,), (0.66,)))
+    whole = aligned(stack, found, crop=False)
     there = slice(None), slice(-40, None)
     np.testing.assert_array_equal(whole[1], np.rint(frames[1] * np.float32(0.66)))
     ratio = whole[0][there] / whole[1][there].astype(float)
@@ -160,3 +173,143 @@ def test_the_command_line_says_what_was_done(
     assert said["brightness"] == said["gains"][1][0] < 1 and said["reference"] == "f1.png"
     assert run(*words, "--json", "--no-match-exposure") == 0
     assert json.loads(capsys.readouterr().out)["alignment"]["brightness"] == 1
+
+
+# In closed form: thumbnails of 50 x 50 pixels, in which every block is 10 x 10.
+
+SIDE = 50
+
+
+def grey(
+    levels: Any, valid: Any = True, largest: float | tuple[float, ...] = 100.0, channels: int = 1
+) -> Thumbnail:
+    """Make a thumbnail of levels and validity that are broadcast to all its pixels."""
+    shape = (SIDE, SIDE, channels)
+    planes = np.broadcast_to(np.asarray(levels, np.float32), shape)
+    largest = (largest,) * channels if isinstance(largest, float) else largest
+    return Thumbnail(planes, np.broadcast_to(np.asarray(valid, np.bool_), shape), largest)
+
+
+def gain_of(goal: Thumbnail, frame: Thumbnail, transform: Transform = STILL) -> tuple[float, ...]:
+    """Return the gains of the second of two frames under a ceiling that none comes near."""
+    found = exposure_gains({0: goal, 1: frame}, (STILL, transform), 0, (SIDE, SIDE), 1e6)
+    assert found[0] == (1.0,) * goal.levels.shape[2]
+    return found[1]
+
+
+def texture(seed: int = 0, channels: int = 1) -> Array:
+    return np.random.default_rng(seed).uniform(50, 100, (SIDE, SIDE, channels))
+
+
+@pytest.mark.parametrize("gains", [(2.0,), (0.5,), (0.8, 1.0, 1.25)])
+def test_known_gains_are_found_by_channel(gains: tuple[float, ...]) -> None:
+    light = texture(channels=len(gains))
+    goal, frame = (grey(p, channels=len(gains)) for p in (light, light / gains))
+    assert gain_of(goal, frame) == pytest.approx(gains, rel=1e-5)
+
+
+def test_a_frame_that_is_moved_is_compared_where_it_covers_the_reference() -> None:
+    light, shift = texture(), np.eye(3)
+    shift[:2, 2] = 7, -4
+    frame = np.roll(light / 1.5, (-4, 7), axis=(0, 1))
+    frame[-4:] = frame[:, :7] = 200  # what the reference does not show
+    assert gain_of(grey(light), grey(frame), Transform(shift)) == pytest.approx((1.5,), rel=1e-5)
+
+
+@pytest.mark.parametrize("factor", [0.2, 0.9, 1.1, 4.0])
+def test_outliers_do_not_count(factor: float) -> None:
+    light = texture()
+    frame = light / 1.5 * np.random.default_rng(1).uniform(0.999, 1.001, light.shape)
+    moved = np.zeros(light.shape, np.bool_)
+    moved[10:30, 20:40] = True  # whole blocks, and a part of a row beside them
+    moved[3, ::3] = True
+    assert gain_of(grey(light), grey(np.where(moved, frame * factor, frame))) == pytest.approx(
+        (1.5,), rel=2e-4
+    )
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_clipped_highlights_do_not_count_in_either_frame(which: int) -> None:
+    light = texture()
+    frames, valid = [light, light / 1.5], np.ones(light.shape, np.bool_)
+    frames[which] = np.where(np.arange(SIDE)[:, None] < 30, 250, frames[which][..., 0])[..., None]
+    valid[:30] = False
+    masks = [valid, True] if which == 0 else [True, valid]
+    goal, frame = (grey(f, mask) for f, mask in zip(frames, masks, strict=True))
+    assert gain_of(goal, frame) == pytest.approx((1.5,), rel=1e-5)
+
+
+@pytest.mark.parametrize(("pixels", "gain"), [(49, 1.0), (50, 2.0)])
+def test_a_gain_needs_fifty_pixels(pixels: int, gain: float) -> None:
+    valid = (np.arange(SIDE * SIDE) < pixels).reshape(SIDE, SIDE, 1)
+    assert gain_of(grey(80), grey(40, valid)) == pytest.approx((gain,))
+
+
+@pytest.mark.parametrize(("level", "gain"), [(6.0, 1.0), (6.1, 0.5)])
+def test_a_gain_needs_light(level: float, gain: float) -> None:
+    assert gain_of(grey(level), grey(2 * level)) == pytest.approx((gain,))
+    assert gain_of(grey(2 * level), grey(level)) == pytest.approx((1 / gain,))
+
+
+@pytest.mark.parametrize(
+    ("light", "gain"), [(1.0029, 1.0), (1.0031, 1.0031), (0.9971, 1.0), (0.9969, 0.9969)]
+)
+def test_a_gain_next_to_one_is_one(light: float, gain: float) -> None:
+    assert gain_of(grey(100 * light), grey(100)) == pytest.approx((gain,), abs=1e-6)
+
+
+@pytest.mark.parametrize(("apart", "gain"), [(0.0195, 1.02), (0.0213, 1.0)])
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_a_gain_within_five_errors_is_one(apart: float, gain: float, scale: float) -> None:
+    """Of 25 blocks 12 are brighter and 12 darker: the error is apart · √24 / 25."""
+    signs = np.resize([1.0, -1.0], 25) * (np.arange(25) < 24)
+    blocks = np.kron(signs.reshape(5, 5), np.ones((10, 10)))[..., None]
+    ratio = 1.02 + apart * blocks
+    assert gain_of(grey(100 * scale * ratio), grey(100 * scale)) == pytest.approx((gain,), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("largest", "expected"),
+    [
+        (100.0, 1.0),  # twice as bright it stays below white
+        (127.0, 1.0),
+        (200.0, 254 / 400),
+        (254.0, 0.5),
+        (255.0, 0.5),  # what is clipped stays clipped
+    ],
+)
+def test_headroom_in_closed_form(largest: float, expected: float) -> None:
+    frames = {0: grey(80), 1: grey(40, largest=largest), 2: grey(40, largest=250.0)}
+    found = exposure_gains(frames, (STILL, STILL, None), 0, (SIDE, SIDE), 255.0)
+    assert found[0] == pytest.approx((expected,)) and found[1] == pytest.approx((2 * expected,))
+    unmatched = exposure_gains(frames, (STILL,) * 3, 0, (SIDE, SIDE), 255.0, match=False)
+    assert unmatched == ((1.0,),) * 3
+
+
+def test_the_channel_with_the_least_headroom_decides_for_all() -> None:
+    frames = {0: grey(80, channels=3), 1: grey([40, 80, 160], largest=(100, 200, 250), channels=3)}
+    found = exposure_gains(frames, (STILL, STILL), 0, (SIDE, SIDE), 160.0)
+    excess = 2 * 100 / (254 / 255 * 160)  # of the first channel; the second is clipped already
+    assert found[0] == pytest.approx((1 / excess,) * 3)
+    assert found[1] == pytest.approx((2 / excess, 1 / excess, 0.5 / excess))
+
+
+@pytest.mark.parametrize(
+    ("value", "valid"), [(1, False), (2, True), (120, True), (249, True), (250, False)]
+)
+@pytest.mark.parametrize("shape", [(40, 60), (200, 401, 3)])
+def test_thumbnails_are_means_and_leave_out_what_is_clipped(
+    value: int, valid: bool, shape: tuple[int, ...]
+) -> None:
+    frame = np.full(shape, 100, np.uint8)
+    frame[:, : shape[1] // 2] = value
+    stack = Stack.from_arrays([frame])
+    made = thumbnail(stack.reduced(0), stack)
+    factor = min(160 / shape[1], 1)
+    assert made.levels.shape[:2] == tuple(round(side * factor) for side in shape[:2])
+    assert made.levels.shape == made.valid.shape == (*made.levels.shape[:2], len(made.largest))
+    left, right = np.s_[:, : made.valid.shape[1] // 2 - 14], np.s_[:, -14:]
+    np.testing.assert_allclose(made.levels[left], value, atol=1e-3)
+    np.testing.assert_allclose(made.levels[right], 100, atol=1e-3)
+    assert (made.valid[left] == valid).all() and made.valid[right].all()
+    assert set(made.largest) == {max(value, 100)}

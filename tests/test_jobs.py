@@ -88,7 +88,7 @@ def still(place: Path, scene: Simulation) -> Path:
 def moved(place: Path, scene: Simulation) -> Path:
     """Frames that do not."""
     for name, frame, truth in zip(FRAMES, scene.frames, MOVED, strict=True):
-        write_image(place / name, warp(frame, Transform(truth).invert()))
+        write_image(place / name, warp(frame, Transform(np.linalg.inv(truth))))
     return place
 
 
@@ -313,7 +313,7 @@ def test_misaligned_frames_are_aligned(moved, scene, capsys):
     assert said["reference"] == "f10.png" and not said["already_aligned"]
     assert said["largest_displacement"] == pytest.approx(9.5, abs=1.5)
     for found_matrix, truth in zip(said["matrices"], MOVED, strict=True):
-        error = Transform(np.array(found_matrix)).compose(Transform(truth).invert())
+        error = Transform(np.array(found_matrix) @ np.linalg.inv(truth))
         assert error.corner_displacement(SHAPE) < 0.3
     # Cut to what all frames cover it is smaller, and the same picture.
     assert run("fuse", *FRAMES, "-o", "cut.png", "--sigma", "0") == 0
@@ -670,7 +670,9 @@ def test_alpha_moves_with_its_frame(moved, scene):
     hole = np.full(SHAPE, 255, np.uint8)
     hole[40:80, 50:110] = 0
     for k, (name, truth) in enumerate(zip(FRAMES, MOVED, strict=True)):
-        alpha = np.minimum(warp(hole, Transform(truth).invert()), 255 - 10 * k).astype(np.uint8)
+        alpha = np.minimum(warp(hole, Transform(np.linalg.inv(truth))), 255 - 10 * k).astype(
+            np.uint8
+        )
         Image.fromarray(np.dstack([read_image(name), alpha])).save(name)
     assert run("fuse", *FRAMES, "-o", "x.png", "--no-crop", "--quiet") == 0
     with Image.open("x.png") as image:

@@ -22,11 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.alignment.pyramid import Level, Pyramid, at_level
-from cofuse.alignment.transforms import Matrix, shift_by
+from cofuse.alignment.transforms import Matrix, Transform, shift_by
 
-#: Evidence of a right transform: as much as nine windows give that agree, and by chance, against
-#: a single rival, one pair in seven hundred.
+#: Evidence of a right transform: nine windows that agree give it. Against a single rival one pair
+#: in seven hundred reaches it by chance.
 LEAST_EVIDENCE = 3.0
+#: Pixels by which a corner may move in a frame that stays.
+_STAYS = 1.0
 #: Longer side of the levels that are looked at: one for shifts nearby, one for those farther away.
 _SIDES = (300, 130)
 #: Windows along the shorter side, and the side of a window. Eight pixels hold one independent
@@ -46,12 +48,13 @@ _LEAST_SEEN = 0.4
 _BETWEEN_PIXELS = 0.1
 
 
-def evidence(first: Pyramid, second: Pyramid, matrix: Matrix, *, stays: bool) -> float:
+def evidence(first: Pyramid, second: Pyramid, matrix: Matrix) -> float:
     """Return how much the parts of the pictures agree on a transform, in standard deviations.
 
-    Staying in place needs no reason: with `stays` another place must be better, not as good, to
-    count against it, so that a pattern that repeats itself may lie still, but not move.
+    Staying in place needs no reason: another place must be better, not as good, to count against
+    it, so that a pattern that repeats itself may lie still, but not move.
     """
+    stays = Transform(matrix).corner_displacement(first.shape) <= _STAYS
     margin = 1 + _BETWEEN_PIXELS if stays else 1 - _BETWEEN_PIXELS
     fine, coarse = (first.level_within(side) for side in _SIDES)
 

@@ -1,10 +1,10 @@
 """Brightness and white balance: the gain of every channel that makes a frame like the reference.
 
-The gain is a factor about black, whatever the tone curve: light that doubles multiplies the
-values of a power curve by one factor as well. It is found from thumbnails so blurred that focus
-makes hardly a difference; clipped values and outliers do not count.
+The gain is a factor about black, whatever the tone curve: twice the light multiplies the values of
+a power curve by one factor as well. It is found from thumbnails so blurred that focus makes hardly
+a difference, without clipped values and outliers.
 
-No gain may cut off what a frame still shows. Where the reference's brightness would do that to a
+No gain may clip what a frame still shows. Where the reference's brightness would do that to a
 frame, all frames, the reference too, are made darker by one factor.
 """
 
@@ -32,15 +32,15 @@ _MOST_CLIPPED, _LEAST_LEVEL = 0.02, 6.0
 _SAME, _SAME_ERRORS = 0.003, 5.0
 #: Multiple of the median deviation beyond which a ratio is an outlier; blocks along a side.
 _OUTLIER, _BLOCKS = 5.0, 5
-#: Pixels of the thumbnail that a gain is worth finding from.
+#: Pixels of the thumbnail without which no gain is found.
 _LEAST_PIXELS = 50
-#: Part of white that values below it reach at most: one grey level less.
+#: Part of white that values which are not clipped reach at most: one grey level less.
 _BELOW_WHITE = 254 / 255
 
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """Blurred grey levels of a small copy, (h, w, channels), and where they can be trusted.
+    """Blurred grey levels of a small copy, (h, w, channels), and where they are not clipped.
 
     ``largest`` is the largest value of every channel of the frame itself.
     """
@@ -77,33 +77,28 @@ def exposure_gains(
     *,
     match: bool = True,
 ) -> tuple[tuple[float, ...], ...]:
-    """Return the gains of all frames; all 1 if unasked.
+    """Return the gains of all frames; without ``match`` all 1.
 
     They bring the frames to the reference's brightness, or as near to it as no value below
-    ``ceiling``, where light is cut off, comes to lie there. Frames left out do not count.
+    ``ceiling``, where light is clipped, reaches it. Frames left out do not count.
     """
     goal = thumbnails[reference]
     channels = range(goal.levels.shape[2])
     gains = [[1.0 for _ in channels] for _ in transforms]
-    # By what the largest value of a channel would pass what it may become, at the most.
+    # By what factor the largest value of a channel exceeds its limit, at most.
     excess = 1.0
     for index, transform in enumerate(transforms):
         if transform is None:
             continue
         thumb = thumbnails[index]
         if match and index != reference:
-            moved = _move(thumb, transform, size)
+            parts = (thumb.levels, thumb.valid.astype(np.float32))
+            levels, valid = (put(part, transform, size).reshape(part.shape) for part in parts)
+            moved = Thumbnail(levels, valid > 0.999, thumb.largest)
             gains[index] = [_gain(goal, moved, channel) for channel in channels]
         for gain, largest in zip(gains[index], thumb.largest, strict=True):
             excess = max(excess, largest / max(largest, _BELOW_WHITE * ceiling) * gain)
     return tuple(tuple(gain / excess for gain in of_frame) for of_frame in gains)
-
-
-def _move(thumb: Thumbnail, transform: Transform, size: tuple[int, int]) -> Thumbnail:
-    """Bring a thumbnail into the place of the reference's; outside it nothing is valid."""
-    parts = (thumb.levels, thumb.valid.astype(np.float32))
-    levels, valid = (put(part, transform, size).reshape(part.shape) for part in parts)
-    return Thumbnail(levels, valid > 0.999, thumb.largest)
 
 
 def _gain(goal: Thumbnail, frame: Thumbnail, channel: int) -> float:
@@ -116,8 +111,8 @@ def _gain(goal: Thumbnail, frame: Thumbnail, channel: int) -> float:
     ratio = np.where(good, a / np.maximum(b, _LEAST_LEVEL), 1.0)
     middle = np.median(ratio[good])
     good &= np.abs(ratio - middle) <= _OUTLIER * np.median(np.abs(ratio[good] - middle)) + 1e-6
-    # Defocus spreads light but keeps its sum, so sums are compared; the scatter between blocks
-    # tells how far focus, and not exposure, may have moved it.
+    # Defocus spreads light but keeps its sum, so sums are compared. The scatter between blocks
+    # tells how far defocus may have moved light.
     rows, columns = np.nonzero(good)
     block = rows * _BLOCKS // a.shape[0] * _BLOCKS + columns * _BLOCKS // a.shape[1]
     ours, theirs = (np.bincount(block, p[good], _BLOCKS**2) for p in (a, b))

@@ -30,6 +30,7 @@ from cofuse.alignment.transforms import (
     Transform,
     centred,
     corners,
+    homogeneous,
     shift_by,
     tangents,
 )
@@ -38,56 +39,39 @@ from cofuse.alignment.transforms import (
 _ANGLES, _SCALES = (-4.0, -2.0, 0.0, 2.0, 4.0), (0.92, 0.96, 1.0, 1.04, 1.08)
 #: How many of them are refined; correlation that makes them unnecessary.
 _REFINED, _GOOD_CORRELATION = 4, 0.7
-#: Correlation that pictures of one scene have at least, and the multiple of what pictures of the
-#: same size reach by chance at one place: the best of many places is asked for.
+#: Correlation that pictures of one scene have at least, and the multiple of what other pictures of
+#: their size reach by chance at one place: the search takes the best of many places.
 _LEAST_CORRELATION, _CHANCE = 0.3, 5.0
 #: Longer side of the level that is searched; part of a picture that must overlap.
 _SEARCH_SIDE, _LEAST_OVERLAP = 130, 0.4
 #: Points used of a level, steps per level, and the step (in pixels of the level) that ends them.
 _MOST_POINTS, _MOST_STEPS, _SMALL_STEP = 60_000, 12, 0.003
-#: Levels that are refined together, each with the weight of what it knows.
+#: Levels that are refined together, each weighted by the inverse variance of its residuals.
 _TOGETHER = 3
-#: Neighbouring values, in pixels of a level, that carry the same noise.
+#: Pixels of a level whose values are correlated: they count as one independent value.
 _CORRELATED = 50.0
-#: Blocks along each side of a picture: where they pull apart, the transform is uncertain.
+#: Blocks along each side of a picture: where their steps disagree, the transform is uncertain.
 _BLOCKS = 8
 #: Tukey's constant, in units of the robust deviation.
 _TUKEY = 4.7
-#: Pixels by which a corner may move in a frame that stays.
-_STAYS = 1.0
 #: Correlation of pictures under a transform that explains nearly all of them.
 _ALIKE = 0.9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Match:
-    """A transform between two pictures and how much there is to be said for it."""
+    """A transform found between two pictures.
 
-    #: Pixel coordinates of the first frame to those of the second.
+    `matrix` takes pixel coordinates of the first frame to those of the second. `correlation` is
+    that of the evened pictures where they overlap, on a level of about 260 pixels, from -1 to 1.
+    `spread` is the expected error of the worst corner, in pixels of the frame. `doubt` says why the
+    match cannot be right, or is None.
+    """
+
     matrix: Matrix
-    #: Of the evened pictures where they overlap, on a level of about 260 pixels, from -1 to 1.
     correlation: float
-    #: Correlation that pictures of different scenes do not reach.
-    least: float
-    #: Expected error of the worst corner, in pixels of the frame.
     spread: float
-    #: How much the parts of the picture agree on the matrix; see `confirmation`.
-    evidence: float
-
-    @property
-    def doubt(self) -> str | None:
-        """Say why the match cannot be right, or nothing."""
-        if self.correlation < self.least or not math.isfinite(self.spread):
-            return (
-                f"it does not resemble its neighbours: correlation {self.correlation:.2f}, at "
-                f"least {self.least:.2f} expected"
-            )
-        if self.evidence < LEAST_EVIDENCE:
-            return (
-                "its parts do not agree on one place, or it fits elsewhere as well: evidence "
-                f"{self.evidence:.1f}, at least {LEAST_EVIDENCE} expected"
-            )
-        return None
+    doubt: str | None
 
 
 def register(
@@ -96,8 +80,9 @@ def register(
     """Find the transform that takes pixels of the first picture to those of the second.
 
     With a `start` nothing is searched: the finest levels are refined from there. Else, where the
-    pictures differ much or cannot be told to fit, all is done once more without what stays where it
-    is while the scene moves; that counts where it explains nearly all the rest.
+    pictures differ much or the match is in doubt, all is done once more without what stays where it
+    is while the scene moves. That match counts where it ends the doubt, or where it explains nearly
+    all the rest.
     """
     match = _match(first, second, model, start)
     if start is not None or (match.doubt is None and match.correlation >= _ALIKE):
@@ -119,10 +104,18 @@ def _match(first: Pyramid, second: Pyramid, model: Model, start: Matrix | None) 
         levels = [k for k in together if not hides or first.levels[k].shown is not None]
         matrix, spread = _refine(first, second, matrix, model, levels)
     correlation, chance = _correlation(first, second, matrix, max(coarse - 1, 0))
-    moved = Transform(matrix, "homography").corner_displacement(first.shape)
-    agreed = evidence(first, second, matrix, stays=moved <= _STAYS)
-    least = max(_LEAST_CORRELATION, _CHANCE * chance)
-    return Match(matrix, correlation, least, spread, agreed)
+    least, doubt = max(_LEAST_CORRELATION, _CHANCE * chance), None
+    if correlation < least or not math.isfinite(spread):
+        doubt = (
+            f"it does not resemble its neighbours: correlation {correlation:.2f}, at least "
+            f"{least:.2f} expected"
+        )
+    elif (agreed := evidence(first, second, matrix)) < LEAST_EVIDENCE:
+        doubt = (
+            "its parts do not agree on one place, or it fits elsewhere as well: evidence "
+            f"{agreed:.1f}, at least {LEAST_EVIDENCE} expected"
+        )
+    return Match(matrix=matrix, correlation=correlation, spread=spread, doubt=doubt)
 
 
 def _search(first: Pyramid, second: Pyramid, model: Model, level: int) -> Matrix:
@@ -191,7 +184,9 @@ def _refine(
     directions = [unit @ g @ np.linalg.inv(unit) for g in tangents(model)]
     views = [_View(first, second, directions, level) for level in levels]
     small = _SMALL_STEP * 2.0 ** min(levels) / first.to_finest[0, 0]
-    reached, matrix, spread = corners(first.shape), start, math.inf
+    at_corners = corners(first.shape)
+    flow = np.stack([_flow(g, at_corners.T) for g in directions])  # (P, 2, 4)
+    matrix, spread = start, math.inf
     for _ in range(_MOST_STEPS):
         normal = np.zeros((len(directions), len(directions)))
         pull = np.zeros((_BLOCKS**2, len(directions)))
@@ -209,8 +204,10 @@ def _refine(
         matrix /= matrix[2, 2]
         inverse = np.asarray(np.linalg.inv(normal), np.float64)
         apart = pull - pull.mean(axis=0)
-        spread = _corner_spread(inverse @ (apart.T @ apart) @ inverse, directions, reached)
-        if np.abs(Transform(change, "homography")(reached) - reached).max() < small:
+        covariance = inverse @ (apart.T @ apart) @ inverse
+        variance = np.einsum("pic,pq,qic->c", flow, covariance, flow)
+        spread = math.sqrt(max(variance.max(), 0.0))
+        if np.abs(Transform(change)(at_corners) - at_corners).max() < small:
             break
     return matrix, spread
 
@@ -241,7 +238,7 @@ class _View:
 
     def equations(self, matrix: Matrix) -> tuple[Matrix, Matrix] | None:
         """Return the normal matrix of a step, and what each block of the picture pulls."""
-        there = _sample(self.level, self.at_level(matrix), self.points)
+        there = self.level.look_up(self.at_level(matrix), self.points)
         if there is None or there[0].mean() < _LEAST_OVERLAP / 2:
             return None
         inside, other, slopes = there
@@ -260,56 +257,10 @@ class _View:
         return normal, np.asarray(np.stack(pull, axis=1) * unit)
 
 
-def _moved(h: NDArray[Any], points: NDArray[Any]) -> NDArray[Any]:
-    """Return a matrix times points (x, y, 1), given as (2, N): homogeneous, (3, N)."""
-    # Not by `@`: products of float32 matrices are rounded differently on every processor.
-    return np.asarray(h[:, :1] * points[0] + h[:, 1:2] * points[1] + h[:, 2:])
-
-
 def _flow(g: Matrix, points: NDArray[Any]) -> NDArray[Any]:
     """Return the velocity of points, (2, N), as they start to move along a direction."""
-    moved = _moved(g.astype(np.float32), points)
+    moved = homogeneous(g.astype(np.float32), points)
     return np.asarray(moved[:2] - points * moved[2])
-
-
-def _sample(
-    level: Level, matrix: Matrix, points: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]] | None:
-    """Look up values and slopes (turned back by the matrix) at the transformed points, (2, N).
-
-    The first array returned says which points lie in the picture; the others are of those alone.
-    """
-    h = matrix.astype(np.float32)
-    image = _moved(h, points)
-    u, v = image[:2] / image[2]
-    height, width = level.shape
-    inside = (u >= 0) & (u <= width - 1) & (v >= 0) & (v <= height - 1)
-    if level.shown is not None:
-        nearest = (np.rint(np.where(inside, at, 0)).astype(np.intp) for at in (v, u))
-        inside &= level.shown[tuple(nearest)]
-    u, v = u[inside], v[inside]
-    count = len(u)
-    if count < 64:
-        return None
-    # cv2.remap takes pictures, not lists, and none with a side beyond 32767.
-    across = min(count, 1024)
-    u, v = (np.resize(plane, (math.ceil(count / across), across)) for plane in (u, v))
-    value, *slopes = (
-        cv2.remap(plane, u, v, method, borderMode=cv2.BORDER_REPLICATE).ravel()[:count]
-        for plane, method in (
-            (level.values, cv2.INTER_CUBIC),
-            *((slope, cv2.INTER_LINEAR) for slope in level.slopes),
-        )
-    )
-    turned = h[0, :2, None] * slopes[0] + h[1, :2, None] * slopes[1]
-    return inside, value, turned
-
-
-def _corner_spread(covariance: Matrix, directions: list[Matrix], points: Matrix) -> float:
-    """Return the standard deviation of the worst corner, of the covariance of the step."""
-    moves = np.stack([_flow(g, points.T) for g in directions])  # (P, 2, 4)
-    variance = np.einsum("pic,pq,qic->c", moves, covariance, moves)
-    return math.sqrt(max(variance.max(), 0.0))
 
 
 def _correlation(
@@ -318,7 +269,7 @@ def _correlation(
     """Return the correlation of the evened pictures over their overlap, and its error."""
     a = first.levels[level]
     points = np.stack(np.nonzero(a.cover)[::-1]).astype(np.float32)
-    there = _sample(second.levels[level], at_level(first, second, matrix, level), points)
+    there = second.levels[level].look_up(at_level(first, second, matrix, level), points)
     if there is None or there[0].mean() < _LEAST_OVERLAP:
         return 0.0, 1.0
     one, other = a.values[a.cover > 0][there[0]], there[1]

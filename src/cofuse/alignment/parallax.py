@@ -1,21 +1,20 @@
 """Parallax: near and far shift against each other, and no transform of the whole undoes it.
 
-A camera that moves between frames, and does not only focus, sees another picture. Frames in the
-place that their transform gives them, reduced to a million pixels at most, are then brought onto
-the reference by a *field*: a shift for every place. It is found by dense inverse search (OpenCV's
-``DISOpticalFlow``), from the reference to the frame and back. Where both ways agree the shift is
-believed; between such places it is interpolated.
+Frames in the place that their transform gives them, reduced to a million pixels at most, are
+brought onto the reference by a *field*: a shift for every place. It is found by dense inverse
+search (OpenCV's ``DISOpticalFlow``), from the reference to the frame and back. Where both ways
+agree the shift counts; between such places it is interpolated.
 
 Such a search always finds something. Between frames that differ in focus alone it drags outlines
-towards where blur makes them seem to be, which costs far more than it mends. So a stack is asked
-first. The band-passed frame is compared with the reference in windows, in its place and shifted;
-with correlations r₀ and r there, a place *speaks for moving* if both ways agree and
+towards where blur makes them seem to be, which costs far more than it gains. So each stack is
+tested first. The band-passed frame is compared with the reference in windows, in its place and
+shifted. With the correlations r₀ and r a place *speaks for moving* if both ways agree and
 
     1 - r₀²  >  2 (1 - r²):
 
-the shift explains half of what was unexplained. Blur takes height from a band, not correlation,
-and a shift that follows blur gains little. Only where a good part of all detail speaks for moving
-is a field used at all; other stacks stay as they are to the last bit.
+the shift explains half of what was unexplained. Blur takes height from a band, not correlation, so
+a shift that follows blur gains little. Fields are used only where a good part of all detail speaks
+for moving; other stacks are not bent at all.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ from cofuse.images.store import reduce
 _MOST_PIXELS = 1_000_000
 #: Shorter side below which nothing can be told: some patches of the search, which are 8 wide.
 _LEAST_SIDE = 32
-#: Frames that are asked, besides the reference: they are kept in memory until all are aligned.
+#: Frames that are tested, besides the reference. They stay in memory until all are aligned.
 _MOST_ASKED = 8
-#: Part of the detail, in the mean of all frames asked, that must speak for moving. Six stacks with
+#: Part of the detail, in the mean of the frames tested, that must speak for moving. Six stacks with
 #: parallax have 0.45 to 0.67; fifty-four stacks and pairs without have at most 0.09.
 _LEAST_MOVING = 0.2
 #: Pixels by which the way there and back may miss its start: the finest detail that is compared is
@@ -50,8 +49,8 @@ _AGREES = 2.0
 _FINE, _COARSE, _WINDOW = 1.0, 4.0, 8.0
 #: Multiple of the power of noise and rounding that is detail.
 _DETAIL = 4.0
-#: A field is the mean of the shifts around, in Gaussian windows of these widths, each to count
-#: only where the ones before are empty; and where all are, it is 0.
+#: A field is the mean of the shifts around, in Gaussian windows of these widths. Each counts only
+#: where those before are empty; where all are, the field is 0.
 _WIDTHS, _NEXT = (2.0, 8.0, 32.0), 0.01
 
 
@@ -82,10 +81,7 @@ def small(frame: Pixels, stack: Stack) -> Values:
 
 
 def asked(count: int, reference: int) -> frozenset[int]:
-    """Choose the frames that are asked whether there is parallax: some, evenly, and the reference.
-
-    The more there are the better each resembles its neighbours, and the less one more adds.
-    """
+    """Choose the frames to test for parallax: the reference and at most eight others, evenly."""
     others = [k for k in range(count) if k != reference]
     chosen = np.linspace(0, len(others) - 1, min(len(others), _MOST_ASKED)).round().astype(int)
     return frozenset([reference, *(others[k] for k in chosen)])
@@ -101,11 +97,11 @@ def shows_parallax(
     goal = pictures[reference]
     if min(goal.shape) < _LEAST_SIDE:
         return False
-    parts = []
-    for index, picture in pictures.items():
-        transform = transforms[index]
-        if index != reference and transform is not None:
-            parts.append(_moving(goal, *_placed(picture, transform, size)))
+    parts = [
+        _moving(goal, *_placed(picture, transform, size))
+        for index, picture in pictures.items()
+        if index != reference and (transform := transforms[index]) is not None
+    ]
     return bool(parts) and float(np.mean(parts)) >= _LEAST_MOVING
 
 

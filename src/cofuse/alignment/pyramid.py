@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.alignment.transforms import Matrix, Transform, to_reduced
+from cofuse.alignment.transforms import Matrix, Transform, homogeneous, to_reduced
 from cofuse.images import Pixels, Stack, luminance
 
 #: Shorter side below which no further level is made.
@@ -33,8 +33,8 @@ _NOISE_PIXELS = 250_000
 #: A picture holds something when this part of it has detail above the noise.
 LEAST_DETAIL = 0.003
 #: Places stay where the pictures, as they lie, correlate by this much in a window of this side
-#: (pixels of a level: several independent values, few enough to follow an edge); unless more than
-#: this part of the picture does.
+#: (pixels of a level: several independent values, few enough to follow an edge). Where more than
+#: this part of a picture stays, nothing is hidden.
 _STAYS, _STAYS_WINDOW, _MOST_STAYS = 0.7, 15, 0.85
 
 Values = NDArray[np.float32]
@@ -60,6 +60,40 @@ class Level:
     def cover(self) -> Values:
         """1 where something is to be compared, else 0."""
         return np.ones_like(self.values) if self.shown is None else self.shown.astype(np.float32)
+
+    def only(self, shown: NDArray[np.bool_]) -> Level:
+        """Hide the rest."""
+        return Level(self.values * shown, self.slopes * shown, shown)
+
+    def look_up(
+        self, matrix: Matrix, points: Values
+    ) -> tuple[NDArray[np.bool_], NDArray[Any], NDArray[Any]] | None:
+        """Return values and slopes at points, (2, N), taken here by a matrix.
+
+        The first array returned says which of the points lie in the picture; the others are of
+        those alone. Slopes are turned back by the matrix. Of fewer than 64 points nothing is said.
+        """
+        h = matrix.astype(np.float32)
+        image = homogeneous(h, points)
+        u, v = image[:2] / image[2]
+        height, width = self.shape
+        inside = (u >= 0) & (u <= width - 1) & (v >= 0) & (v <= height - 1)
+        if self.shown is not None:
+            nearest = (np.rint(np.where(inside, at, 0)).astype(np.intp) for at in (v, u))
+            inside &= self.shown[tuple(nearest)]
+        u, v = u[inside], v[inside]
+        count = len(u)
+        if count < 64:
+            return None
+        # cv2.remap takes pictures, not lists, and none with a side beyond 32767.
+        across = min(count, 1024)
+        u, v = (np.resize(plane, (math.ceil(count / across), across)) for plane in (u, v))
+        kinds = (cv2.INTER_CUBIC, cv2.INTER_LINEAR, cv2.INTER_LINEAR)
+        value, *slopes = (
+            cv2.remap(plane, u, v, kind, borderMode=cv2.BORDER_REPLICATE).ravel()[:count]
+            for plane, kind in zip((self.values, *self.slopes), kinds, strict=True)
+        )
+        return inside, value, h[0, :2, None] * slopes[0] + h[1, :2, None] * slopes[1]
 
 
 @dataclass(frozen=True)
@@ -101,18 +135,17 @@ def without_what_stays(first: Pyramid, second: Pyramid) -> tuple[Pyramid, Pyrami
     What moves with the scene is then all that can be compared. On a level where most of the
     pictures agree nothing is hidden: the scene moves by too little to tell it from what stays.
     """
-    hidden: tuple[list[Level], list[Level]] = ([], [])
-    for pair in zip(first.levels, second.levels, strict=True):
-        a, b = (level.values for level in pair)
+    hidden = []
+    for a, b in zip(first.levels, second.levels, strict=True):
         common, of_a, of_b = (
             cv2.boxFilter(p, -1, (_STAYS_WINDOW, _STAYS_WINDOW), borderType=cv2.BORDER_REFLECT)
-            for p in (a * b, a**2, b**2)
+            for p in (a.values * b.values, a.values**2, b.values**2)
         )
         shown = common <= _STAYS * np.sqrt(np.maximum(of_a * of_b, 0))
         hides = shown.mean() > 1 - _MOST_STAYS
-        for levels, n in zip(hidden, pair, strict=True):
-            levels.append(Level(n.values * shown, n.slopes * shown, shown) if hides else n)
-    return replace(first, levels=tuple(hidden[0])), replace(second, levels=tuple(hidden[1]))
+        hidden.append((a.only(shown), b.only(shown)) if hides else (a, b))
+    one, other = zip(*hidden, strict=True)
+    return replace(first, levels=one), replace(second, levels=other)
 
 
 def put(

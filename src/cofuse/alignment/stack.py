@@ -2,15 +2,17 @@
 
 Frames are taken outwards from the reference, each as its reduced copy. A frame is first found
 from its neighbour, the one most like it in focus, and then compared, from there, with the one
-before and with the reference itself. All these pairs enter one least-squares problem, each with
-the weight of what it knows, so that errors do not add up along the stack. In memory are the reduced
-pictures of five frames, a thumbnail of every frame, and half as large pictures of nine, by which to
-tell whether there is parallax.
+before and with the reference itself. All these pairs enter one weighted least-squares problem, so
+that errors do not add up along the stack. In memory are the reduced pictures of five frames, a
+thumbnail of every frame, and half as large pictures of nine, for parallax.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -37,7 +39,7 @@ from cofuse.images import Stack
 from cofuse.progress import Progress, ProgressCallback, silent
 
 OnFailure = Literal["stop", "leave-out"]
-#: What a comparison of two frames has found: pixels of the first to pixels of the second.
+#: Indices of two frames, and the match from the first to the second.
 _Pair = tuple[int, int, Match]
 
 #: A frame that moves by no more than its expected error times this factor, and no more than
@@ -101,9 +103,10 @@ def align_stack(
     middle = count // 2 if reference is None else reference
     check_number("reference", middle, 0, count - 1, whole=True)
     size = (stack.height, stack.width)
+    found = partial(Alignment, names=stack.names, size=size, model=model, reference=middle)
     if count == 1:
-        unmoved, one = Transform.identity(model), (1.0,) * (3 if stack.is_colour else 1)
-        return Alignment(stack.names, size, model, 0, (unmoved,), (one,))
+        unmoved, one = Transform(np.eye(3)), (1.0,) * (3 if stack.is_colour else 1)
+        return found(transforms=(unmoved,), gains=(one,))
     ask = asked(count, middle) if parallax else frozenset[int]()
     walk = _Walk(stack, model, middle, on_failure, ask)
     walk.run(progress)
@@ -114,37 +117,36 @@ def align_stack(
         )
     solved = _solve(walk.pairs, middle, size)
     transforms = tuple(
-        _settle(solved[k], model, size, still) if k in solved else None for k in range(count)
+        _settle(*solved[k], model, size, still) if k in solved else None for k in range(count)
     )
     gains = exposure_gains(
         walk.thumbnails, transforms, middle, size, stack.ceiling, match=match_exposure
     )
     bent = parallax and shows_parallax(walk.small, transforms, middle, size)
-    return Alignment(stack.names, size, model, middle, transforms, gains, walk.left_out, bent)
+    return found(transforms=transforms, gains=gains, left_out=walk.left_out, parallax=bent)
 
 
+@dataclass
 class _Walk:
-    """Compares frames outwards from the reference; keeps only the pictures still needed."""
+    """Compares frames outwards from the reference; only the pictures still needed stay."""
 
-    def __init__(
-        self,
-        stack: Stack,
-        model: Model,
-        reference: int,
-        on_failure: OnFailure,
-        ask: frozenset[int],
-    ) -> None:
-        self.stack, self.model, self.reference = stack, model, reference
-        self.on_failure, self.ask = on_failure, ask
-        self.found: dict[int, Matrix] = {reference: np.eye(3)}
-        self.pairs: list[_Pair] = []
-        self.left_out: dict[int, str] = {}
-        self.thumbnails: dict[int, Thumbnail] = {}
-        self.small: dict[int, Values] = {}
+    stack: Stack
+    model: Model
+    reference: int
+    on_failure: OnFailure
+    #: Frames that are asked for parallax.
+    ask: frozenset[int]
+    #: Matrix of every frame that has a place, reference to frame.
+    found: dict[int, Matrix] = field(default_factory=dict)
+    pairs: list[_Pair] = field(default_factory=list)
+    left_out: dict[int, str] = field(default_factory=dict)
+    thumbnails: dict[int, Thumbnail] = field(default_factory=dict)
+    small: dict[int, Values] = field(default_factory=dict)
 
     def run(self, progress: ProgressCallback) -> None:
         """Find the place of every frame, or why it has none; on each side the nearest first."""
         names, reference, count = self.stack.names, self.reference, len(self.stack)
+        self.found[reference] = np.eye(3)
         sides = range(reference + 1, count), range(reference - 1, -1, -1)
         done = 1
         # While one frame is compared the next is made ready.
@@ -202,7 +204,7 @@ class _Walk:
         """Add a pair whose transform is nearly known, unless it says something else."""
         start = self.found[second] @ np.linalg.inv(self.found[first])
         match = register(seen, picture, self.model, start=start)
-        apart = Transform(match.matrix @ np.linalg.inv(start), "homography")
+        apart = Transform(match.matrix @ np.linalg.inv(start))
         limit = _CONSISTENT / picture.to_finest[0, 0]
         if match.doubt is None and apart.corner_displacement(picture.shape) < limit:
             self.pairs.append((first, second, match))
@@ -217,7 +219,7 @@ class _Walk:
             if np.linalg.det(matrix) <= 0 or not plausible:
                 return f"the transform found is implausible: scale {scales[0]:.2f}"
         shape = self.stack.shape
-        moved = Transform(match.matrix @ before, self.model).corner_displacement(shape)
+        moved = Transform(match.matrix @ before).corner_displacement(shape)
         if moved > _MOST_MOVED * float(np.hypot(shape[0], shape[1])):
             return f"the transform found is implausible: it moves a corner by {moved:.0f} pixels"
         return None
@@ -231,46 +233,41 @@ def _solve(
     With T_r = 1 for the reference r, minimise sum w_ab |T_b - T_ab T_a|² over all pairs (a, b):
     a linear problem, whose solution is of the pairs' model but for what they disagree in.
     """
-    frames = sorted({second for _, second, _ in pairs})
+    frames = [reference, *sorted({second for _, second, _ in pairs})]
     place = {frame: slice(3 * n, 3 * n + 3) for n, frame in enumerate(frames)}
     unit = centred(size)
-    normal, right = np.zeros((3 * len(frames), 3 * len(frames))), np.zeros((3 * len(frames), 3))
+    normal = np.zeros((3 * len(frames), 3 * len(frames)))
     for first, second, match in pairs:
         weight = 1.0 / (match.spread**2 + _LEAST_SPREAD**2)
         step = np.linalg.inv(unit) @ match.matrix @ unit
-        b = place[second]
-        normal[b, b] += weight * np.eye(3)
-        if first == reference:
-            right[b] += weight * step
-        else:
-            a = place[first]
-            normal[a, a] += weight * step.T @ step
-            normal[a, b] -= weight * step.T
-            normal[b, a] -= weight * step
-    solution = np.linalg.solve(normal, right)
-    spreads = np.sqrt(np.diag(np.linalg.inv(normal)))
+        terms = ((place[first], -step), (place[second], np.eye(3)))
+        for (row, left), (column, right) in product(terms, terms):
+            normal[row, column] += weight * left.T @ right
+    # The reference, which comes first, is known.
+    solution = np.linalg.solve(normal[3:, 3:], -normal[3:, :3])
+    spreads = np.sqrt(np.diag(np.linalg.inv(normal[3:, 3:])))
     solved = {reference: (np.eye(3), 0.0)}
-    for frame, at in place.items():
-        solved[frame] = (unit @ solution[at] @ np.linalg.inv(unit), float(spreads[at.start]))
+    for n, frame in enumerate(frames[1:]):
+        found = unit @ solution[3 * n : 3 * n + 3] @ np.linalg.inv(unit)
+        solved[frame] = (found, float(spreads[3 * n]))
     return solved
 
 
 def _settle(
-    solved: tuple[Matrix, float], model: Model, size: tuple[int, int], still: float
+    matrix: Matrix, spread: float, model: Model, size: tuple[int, int], still: float
 ) -> Transform:
     """Make a transform of a matrix and its expected error, in pixels.
 
     Where it moves nothing, or by whole pixels, it does so exactly.
     """
-    matrix, spread = solved
     # The nearest matrix of the model; its directions are orthogonal.
     directions = tangents(model).reshape(-1, 9)
     apart = (matrix / matrix[2, 2] - np.eye(3)).ravel()
     along = directions @ apart / np.square(directions).sum(axis=1)
-    found = Transform(np.eye(3) + (along @ directions).reshape(3, 3), model)
+    found = Transform(np.eye(3) + (along @ directions).reshape(3, 3))
     still = max(still, min(_STILL_ERRORS * spread, _STILL_LIMIT))
     if found.corner_displacement(size) <= still:
-        return Transform.identity(model)
+        return Transform(np.eye(3))
     there = found(corners(size))
-    shift = Transform(shift_by(*np.rint(np.mean(there - corners(size), axis=0))), model)
+    shift = Transform(shift_by(*np.rint(np.mean(there - corners(size), axis=0))))
     return shift if np.abs(there - shift(corners(size))).max() <= _WHOLE else found

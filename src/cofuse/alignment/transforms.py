@@ -29,36 +29,27 @@ _FORMAT, _VERSION = "cofuse alignment", 1
 
 @dataclass(frozen=True, eq=False)
 class Transform:
-    """A 3 × 3 matrix in homogeneous pixel coordinates, reference to frame, and its model.
+    """A 3 × 3 matrix in homogeneous pixel coordinates, reference to frame.
 
     The matrix is scaled so that its last entry is 1, and it cannot be written to.
     """
 
     matrix: Matrix
-    model: Model = "similarity"
 
     def __post_init__(self) -> None:
         matrix = np.array(self.matrix, np.float64)
-        if self.model not in MODELS:
-            raise CofuseError(f"no transform {self.model!r}; expected one of {', '.join(MODELS)}")
-        if matrix.shape != (3, 3) or not np.isfinite(matrix).all() or matrix[2, 2] == 0:
+        fits = matrix.shape == (3, 3) and np.isfinite(matrix).all() and matrix[2, 2] != 0
+        if not fits or np.linalg.det(matrix) == 0:
             raise CofuseError(
-                f"a transform is a 3x3 matrix of finite numbers with a last entry that is not 0; "
-                f"got shape {matrix.shape}: {matrix.tolist()}"
+                "a transform is a 3x3 matrix of finite numbers, the last not 0, that does not "
+                f"flatten the picture; got shape {matrix.shape}: {matrix.tolist()}"
             )
         matrix /= matrix[2, 2]
         matrix.setflags(write=False)
         object.__setattr__(self, "matrix", matrix)
 
-    @classmethod
-    def identity(cls, model: Model = "similarity") -> Transform:
-        """Return the transform that leaves every point where it is."""
-        return cls(np.eye(3), model)
-
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Transform):
-            return NotImplemented
-        return self.model == other.model and np.array_equal(self.matrix, other.matrix)
+        return isinstance(other, Transform) and np.array_equal(self.matrix, other.matrix)
 
     @property
     def is_identity(self) -> bool:
@@ -76,20 +67,6 @@ class Transform:
         """Transform points of shape (..., 2), given and returned as (x, y)."""
         image = np.asarray(points, np.float64) @ self.matrix[:, :2].T + self.matrix[:, 2]
         return np.asarray(image[..., :2] / image[..., 2:])
-
-    def compose(self, first: Transform) -> Transform:
-        """Return the transform that applies `first` and then this one."""
-        model = max(self.model, first.model, key=MODELS.index)
-        return Transform(self.matrix @ first.matrix, model)
-
-    def invert(self) -> Transform:
-        """Return the transform that undoes this one."""
-        try:
-            return Transform(np.asarray(np.linalg.inv(self.matrix), np.float64), self.model)
-        except np.linalg.LinAlgError as error:
-            raise CofuseError(
-                f"the transform {self.matrix.tolist()} cannot be undone: it flattens the picture"
-            ) from error
 
     def corner_displacement(self, shape: tuple[int, ...]) -> float:
         """Return how far, in pixels, the corner of a picture that moves most is moved."""
@@ -123,20 +100,25 @@ def to_reduced(size: tuple[int, ...], reduced: tuple[int, ...]) -> Matrix:
     return np.array([[x, 0, x / 2 - 0.5], [0, y, y / 2 - 0.5], [0, 0, 1.0]])
 
 
+def homogeneous(h: NDArray[Any], points: NDArray[Any]) -> NDArray[Any]:
+    """Return a matrix times points (x, y, 1), given as (2, N): homogeneous, (3, N)."""
+    # Not by `@`: products of float32 matrices are rounded differently on every processor.
+    return np.asarray(h[:, :1] * points[0] + h[:, 1:2] * points[1] + h[:, 2:])
+
+
 def tangents(model: Model) -> NDArray[Any]:
     """Return the directions in which a matrix of the model may leave the identity, (P, 3, 3)."""
-    unit = np.eye(9).reshape(3, 3, 3, 3)  # of a row and a column the matrix with a single 1 there
-    shift = [unit[0, 2], unit[1, 2]]
-    if model == "translation":
-        return np.stack(shift)
-    if model == "similarity":
-        return np.stack([*shift, unit[0, 0] + unit[1, 1], unit[1, 0] - unit[0, 1]])
-    linear = [unit[row, column] for row in range(2) for column in range(2)]
-    perspective = [unit[2, 0], unit[2, 1]] if model == "homography" else []
-    return np.stack([*shift, *linear, *perspective])
+    a, b, x, c, d, y, p, q, _ = np.eye(9).reshape(9, 3, 3)  # a single 1 each, row by row
+    directions = {
+        "translation": [x, y],
+        "similarity": [x, y, a + d, c - b],
+        "affine": [x, y, a, b, c, d],
+        "homography": [x, y, a, b, c, d, p, q],
+    }
+    return np.stack(directions[model])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Alignment:
     """Where every frame of a stack lies, seen from the reference frame.
 
@@ -151,7 +133,7 @@ class Alignment:
     gains
         Factor of every channel that gives a frame the brightness of the result, for every frame;
         all 1 where brightness was not matched. That brightness is the reference's, or less where
-        highlights of another frame would be cut off for it: the reference's own factor says.
+        highlights of another frame would be clipped: see the reference's own factor.
     left_out
         Index of every frame that could not be aligned, and why.
     parallax
@@ -221,14 +203,7 @@ def alignment_from_json(text: str) -> Alignment:
     """Read an alignment that `alignment_to_json` wrote; `aligned` checks that it fits a stack."""
     try:
         return _alignment(json.loads(text))
-    except (
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        ArithmeticError,
-        RecursionError,
-    ) as e:
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as e:
         what = {KeyError: "an entry is missing: ", json.JSONDecodeError: "it is no JSON: "}
         raise CofuseError(
             f"the saved alignment cannot be used: {what.get(type(e), '')}{e}; expected the "
@@ -245,32 +220,30 @@ def _alignment(given: Any) -> Alignment:
             f"it is of version {given.get('version')!r}; this program reads version {_VERSION}"
         )
     frames, model, reference = given["frames"], given["model"], given["reference"]
-    size = (given["height"], given["width"])
-    parallax = given.get("parallax", False)  # files of earlier versions have no such entry
     if not isinstance(frames, list) or not frames:
         raise ValueError("it lists no frames")
     if model not in MODELS:
         raise ValueError(f"no transform {model!r}; expected one of {', '.join(MODELS)}")
     if type(reference) is not int or not 0 <= reference < len(frames):
         raise ValueError(f"the reference is {reference!r} of {len(frames)} frames, counted from 0")
-    if any(type(side) is not int or side < 1 for side in size):
-        raise ValueError(f"the size is {size[1]!r}x{size[0]!r} px")
-    if type(parallax) is not bool:
-        raise ValueError(f"parallax is {parallax!r}, not true or false")
-    names = tuple(str(frame["name"]) for frame in frames)
-    gains = tuple(tuple(float(gain) for gain in frame["gains"]) for frame in frames)
-    for name, of_frame in zip(names, gains, strict=True):
-        if len(of_frame) not in (1, 3) or not all(0 < gain < np.inf for gain in of_frame):
-            raise ValueError(f"the gains of {name} are {of_frame}")
     found = [frame["matrix"] for frame in frames]
-    transforms = tuple(None if m is None else Transform(m, model) for m in found)
-    for transform in filter(None, transforms):
-        transform.invert()  # refuses what flattens the picture
-    if transforms[reference] != Transform.identity(model):
+    alignment = Alignment(
+        names=tuple(str(frame["name"]) for frame in frames),
+        size=(int(given["height"]), int(given["width"])),
+        model=model,
+        reference=reference,
+        transforms=tuple(None if matrix is None else Transform(matrix) for matrix in found),
+        gains=tuple(tuple(float(gain) for gain in frame["gains"]) for frame in frames),
+        left_out={
+            k: str(frame.get("left_out", "it was left out"))
+            for k, frame in enumerate(frames)
+            if frame["matrix"] is None
+        },
+        parallax=bool(given.get("parallax", False)),  # files of earlier versions have no such entry
+    )
+    for name, gains in zip(alignment.names, alignment.gains, strict=True):
+        if not gains or not all(0 < gain < np.inf for gain in gains):
+            raise ValueError(f"the gains of {name} are {gains}")
+    if alignment.transforms[reference] != Transform(np.eye(3)):
         raise ValueError("its reference frame is left out or moved")
-    left_out = {
-        k: str(frame.get("left_out", "it was left out"))
-        for k, frame in enumerate(frames)
-        if frame["matrix"] is None
-    }
-    return Alignment(names, size, model, reference, transforms, gains, left_out, parallax)
+    return alignment

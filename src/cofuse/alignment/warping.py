@@ -1,8 +1,8 @@
 """Bringing frames into place on reading: warping, the common area, and what fills the rest.
 
-Every frame is interpolated once, straight from its native values, by OpenCV's Lanczos kernel of
-8 x 8 points; that rounds places to a 32nd of a pixel, less than they are known to. Frames that
-need not move, or by whole pixels, keep their values to the last bit.
+Every frame is interpolated once, from its native values, by OpenCV's Lanczos kernel of 8 x 8
+points, which rounds places to a 32nd of a pixel. Frames that need not move, or by whole pixels,
+keep their values to the last bit.
 """
 
 from __future__ import annotations
@@ -53,10 +53,9 @@ def aligned(
         A `Stack`, or arrays as `Stack.from_arrays` takes them, and what `align_stack` found about
         them, now or in an earlier run.
     crop
-        Whether to cut off what not all frames cover. Otherwise the reference's size is kept, and
-        where a frame has nothing it shows the reference's pixels, brought to the frame's
-        brightness and faded in over 32 pixels: no frame shows anything that was not there, and
-        where two frames are equal the choice between them does not matter.
+        Whether to cut off what not all frames cover. Otherwise the result has the reference's size.
+        Where a frame has nothing it shows the reference's pixels, brought to the frame's brightness
+        and faded in over 32 pixels.
     """
     stack = Stack.of(stack)
     check("alignment", alignment, "what align_stack found", lambda a: isinstance(a, Alignment))
@@ -99,24 +98,18 @@ def check_fits(stack: Stack, alignment: Alignment) -> None:
     """Refuse an alignment that was made for other frames."""
     height, width = alignment.size
     channels = 3 if stack.is_colour else 1
-    others = {len(gains) for gains in alignment.gains} - {channels}
-    facts = [
-        (f"{len(alignment.names)} frames", f"{len(stack)} frames"),
-        (f"frames of {width}x{height} px", f"frames of {stack.width}x{stack.height} px"),
-        (
-            f"frames of {max(others, default=channels)} channel(s)",
-            f"frames of {channels} channel(s)",
-        ),
-        *(
-            (f"a frame {name!r}", f"a frame {ours!r}")
-            for name, ours in zip(alignment.names, stack.names, strict=False)
-        ),
+    facts: list[tuple[str, Any, Any]] = [
+        ("{} frames", len(alignment.names), len(stack)),
+        ("frames of {} px", f"{width}x{height}", f"{stack.width}x{stack.height}"),
+        *(("frames of {} channel(s)", len(gains), channels) for gains in alignment.gains),
+        *(("a frame {!r}", *names) for names in zip(alignment.names, stack.names, strict=False)),
     ]
-    for theirs, ours in facts:
+    for words, theirs, ours in facts:
         if theirs != ours:
             raise CofuseError(
-                f"the alignment is for {theirs} but the stack has {ours}; align this stack anew, "
-                "or give the frames it was made for, in the same order and by the same names"
+                f"the alignment is for {words.format(theirs)} but the stack has "
+                f"{words.format(ours)}; align this stack anew, or give the frames it was made for, "
+                "in the same order and by the same names"
             )
 
 
@@ -132,8 +125,8 @@ def warp(
     """Look a frame up at the transformed pixels of an area of the reference (default: all).
 
     Pixels are first shifted by a field, if there is one. Values stay within those of the frame,
-    times the gains; integers are rounded. Outside the frame its border is repeated. A shift by
-    whole pixels within the frame alone copies nothing: the result is then a view of the frame.
+    times the gains; integers are rounded. Outside the frame its border is repeated. After a shift
+    by whole pixels within the frame, without gains, the result is a view of the frame.
     """
     top, bottom, left, right = area = area or (0, frame.shape[0], 0, frame.shape[1])
     shift = transform.whole_shift if field is None else None
@@ -196,9 +189,8 @@ def _interpolated(
 def apply_gains(values: NDArray[Any], gains: Sequence[float], white: float) -> NDArray[Any]:
     """Multiply float values of native scale by the gains; what is white in all channels stays.
 
-    Between 0.9 and 1 of white, in the darkest channel, gains below 1 fade to 1: a highlight that
-    was clipped in all channels must neither turn grey nor take a colour. Larger gains take it
-    beyond white, where the caller cuts it off.
+    Between 0.9 and 1 of white, in the darkest channel, gains below 1 fade to 1: a clipped highlight
+    must neither turn grey nor take a colour. Larger gains exceed white, where the caller clips.
     """
     factors = np.asarray(gains, values.dtype)
     planes = values if values.ndim == 3 else values[..., None]
@@ -248,18 +240,15 @@ def _covered(
     """Return for rows y of the reference the x between which a frame covers them."""
     to_u, to_v, down = transform.matrix
     # 0 <= u/d <= W - 1 and the same for v, with d > 0: five half-planes a x + b y + c >= 0.
-    planes = (to_u, (size[1] - 1) * down - to_u, to_v, (size[0] - 1) * down - to_v, down)
-    low, high = np.full(y.shape, -np.inf), np.full(y.shape, np.inf)
-    for a, b, c in planes:
-        # A frame that misses a place by rounding alone covers it.
-        rest = b * y + c + _ROUNDING
-        if abs(a) < 1e-15:
-            high[rest < 0] = -np.inf
-        elif a > 0:
-            low = np.maximum(low, -rest / a)
-        else:
-            high = np.minimum(high, -rest / a)
-    return low, high
+    planes = np.stack([to_u, (size[1] - 1) * down - to_u, to_v, (size[0] - 1) * down - to_v, down])
+    a, b, c = planes.T[..., None]
+    # A frame that misses a place by rounding alone covers it.
+    rest = b * y + c + _ROUNDING
+    # A half-plane along the rows bounds x by about ±infinity.
+    slope = np.where(np.abs(a) < 1e-15, 1e-15, a)
+    bounds = -rest / slope
+    low = np.max(bounds, axis=0, where=slope > 0, initial=-np.inf)
+    return low, np.min(bounds, axis=0, where=slope < 0, initial=np.inf)
 
 
 def _cover(transform: Transform, size: tuple[int, int]) -> NDArray[np.bool_]:
