@@ -108,14 +108,14 @@ def _gain(goal: Thumbnail, frame: Thumbnail, channel: int) -> float:
     good &= (a > _LEAST_LEVEL) & (b > _LEAST_LEVEL)
     if good.sum() < _LEAST_PIXELS:
         return 1.0
-    ratio = np.where(good, a / np.maximum(b, _LEAST_LEVEL), 1.0)
-    middle = np.median(ratio[good])
-    good &= np.abs(ratio - middle) <= _OUTLIER * np.median(np.abs(ratio[good] - middle)) + 1e-6
+    ratio = a[good] / b[good]
+    off = np.abs(ratio - np.median(ratio))
+    near = off <= _OUTLIER * np.median(off) + 1e-6
     # Defocus spreads light but keeps its sum, so sums are compared. The scatter between blocks
     # tells how far defocus may have moved light.
     rows, columns = np.nonzero(good)
     block = rows * _BLOCKS // a.shape[0] * _BLOCKS + columns * _BLOCKS // a.shape[1]
-    ours, theirs = (np.bincount(block, p[good], _BLOCKS**2) for p in (a, b))
+    ours, theirs = (np.bincount(block, p[good] * near, _BLOCKS**2) for p in (a, b))
     gain = float(ours.sum() / theirs.sum())
     error = float(np.linalg.norm(ours - gain * theirs) / theirs.sum())
     return 1.0 if abs(gain - 1.0) <= max(_SAME, _SAME_ERRORS * error) else gain

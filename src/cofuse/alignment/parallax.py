@@ -1,20 +1,19 @@
 """Parallax: near and far shift against each other, and no transform of the whole undoes it.
 
 Frames in the place that their transform gives them, reduced to a million pixels at most, are
-brought onto the reference by a *field*: a shift for every place. It is found by dense inverse
-search (OpenCV's ``DISOpticalFlow``), from the reference to the frame and back. Where both ways
-agree the shift counts; between such places it is interpolated.
+brought onto the reference by a *field*: a shift for every place, found by dense inverse search
+(OpenCV's ``DISOpticalFlow``) from the reference to the frame and back. Where both ways agree the
+shift counts; between such places it is interpolated.
 
-Such a search always finds something. Between frames that differ in focus alone it drags outlines
-towards where blur makes them seem to be, which costs far more than it gains. So each stack is
-tested first. The band-passed frame is compared with the reference in windows, in its place and
-shifted. With the correlations r₀ and r a place *speaks for moving* if both ways agree and
+Between frames that differ in focus alone such a search drags outlines towards where blur makes
+them seem to be. So a stack is tested first: the band-passed frame is compared with the reference
+in windows, in its place and shifted. With the correlations r₀ and r a place *speaks for moving* if
+both ways agree and
 
     1 - r₀²  >  2 (1 - r²):
 
 the shift explains half of what was unexplained. Blur takes height from a band, not correlation, so
-a shift that follows blur gains little. Fields are used only where a good part of all detail speaks
-for moving; other stacks are not bent at all.
+a shift that follows blur gains little.
 """
 
 from __future__ import annotations

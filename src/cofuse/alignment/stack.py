@@ -148,7 +148,6 @@ class _Walk:
         names, reference, count = self.stack.names, self.reference, len(self.stack)
         self.found[reference] = np.eye(3)
         sides = range(reference + 1, count), range(reference - 1, -1, -1)
-        done = 1
         # While one frame is compared the next is made ready.
         with self.stack.ahead(self._read, [reference, *sides[0], *sides[1]], most=1) as pictures:
             start = next(pictures)
@@ -157,7 +156,7 @@ class _Walk:
                     f"the reference {names[reference]} shows no detail to align to; choose "
                     "another reference"
                 )
-            progress(Progress("align", done, count))
+            progress(Progress("align", 1, count))
             for side in sides:
                 # The last frame, the one before it, the reference.
                 near = [(reference, start)]
@@ -173,8 +172,7 @@ class _Walk:
                         )
                     else:
                         self.left_out[index] = reason
-                    done += 1
-                    progress(Progress("align", done, count))
+                    progress(Progress("align", len(self.found) + len(self.left_out), count))
 
     def _read(self, index: int) -> Pyramid:
         reduced = self.stack.reduced(index)

@@ -52,13 +52,8 @@ class Transform:
         return isinstance(other, Transform) and np.array_equal(self.matrix, other.matrix)
 
     @property
-    def is_identity(self) -> bool:
-        """Whether the matrix is the identity to the last bit."""
-        return np.array_equal(self.matrix, np.eye(3))
-
-    @property
     def whole_shift(self) -> tuple[int, int] | None:
-        """The shift (x, y) where the transform is a shift by whole pixels, else None."""
+        """The shift (x, y) where the transform is exactly one by whole pixels, else None."""
         shift = np.rint(self.matrix[:2, 2])
         whole = np.array_equal(self.matrix, shift_by(*shift))
         return (int(shift[0]), int(shift[1])) if whole else None
@@ -158,7 +153,9 @@ class Alignment:
     @property
     def already_aligned(self) -> bool:
         """Whether no kept frame needs to be moved."""
-        return not self.parallax and all(t is None or t.is_identity for t in self.transforms)
+        return not self.parallax and all(
+            t is None or t.whole_shift == (0, 0) for t in self.transforms
+        )
 
     @property
     def brightness(self) -> float:
@@ -168,8 +165,8 @@ class Alignment:
     @property
     def changes_nothing(self) -> bool:
         """Whether all frames are kept, none is moved and none made brighter or darker."""
-        unlike = [gain for gains in self.gains for gain in gains if gain != 1.0]
-        return self.already_aligned and len(self.kept) == len(self.names) and not unlike
+        same = all(gain == 1.0 for gains in self.gains for gain in gains)
+        return self.already_aligned and None not in self.transforms and same
 
     def largest_displacement(self) -> float:
         """Return how far, in pixels, a corner of a kept frame is moved at most."""

@@ -1,10 +1,9 @@
 """How sharp every place is in every frame: focus curves, and their peaks.
 
 The focus measure is the energy of the luminance in a band of frequencies, averaged over a window,
-less the energy that noise has in that band. Its values in all frames are the focus curve of a
-place. There is one curve for each of three scales. Fine bands with small windows locate borders;
-coarse bands with large windows stand out from noise. The memory that a curve takes does not grow
-with the number of frames.
+less the energy of noise in that band. Its values in all frames are the focus curve of a place, one
+for each of three scales. Fine bands with small windows locate borders; coarse bands with large
+windows stand out from noise. The memory of a curve does not grow with the number of frames.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,8 +38,6 @@ def band_energies(picture: Levels) -> list[Levels]:
 
     Each plane has half the side of the one before; pictures of a few pixels have fewer scales.
     """
-    import cv2
-
     energies = []
     for scale in range(len(NOISE_ENERGIES)):
         if scale and min(picture.shape) < 4:
@@ -52,11 +50,11 @@ def band_energies(picture: Levels) -> list[Levels]:
 
 
 class FocusCurve:
-    """What is kept of the focus curves of one scale while the frames are read.
+    """What stays in memory of the focus curves of one scale while the frames are read.
 
-    Neighbouring frames are averaged to so many ``points``, by default one a frame: where many
+    Neighbouring frames are averaged to a number of ``points``, by default one a frame: where many
     frames share their depth of field, averages show the curve's shape above the noise. ``centres``
-    are the positions of the points, in frames. ``change`` is the sum of the absolute differences
+    are the positions of the points, in frames; ``change`` is the sum of the absolute differences
     between neighbouring points.
     """
 
@@ -101,11 +99,11 @@ class FocusCurve:
         return better
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Peaks:
     """The peaks of a scale: positions in frames, with confidence and evidence from 0 to 1.
 
-    ``share`` is the height of each as a share of the largest peak around, which is at the position
+    ``share`` is the height of each as a share of the largest peak around, whose position is
     ``there``. Peaks more than ``apart`` frames from each other count as different.
     """
 
@@ -157,17 +155,22 @@ def find_peaks(
     confidence = np.asarray(clear * own, np.float32)
     del largest, clear, own, at
     position = _positions(curve, confidence > 0.5)
-    return Peaks(position, confidence, evidence, share, there, apart)
+    return Peaks(
+        position=position,
+        confidence=confidence,
+        evidence=evidence,
+        share=share,
+        there=there,
+        apart=apart,
+    )
 
 
 def _own(at: Levels, share: Levels, there: Levels, apart: float) -> Levels:
-    """Tell how far peaks are detail of their own, not traces of an outline nearby, 0 to 1.
-
-    Only weak peaks far in depth from the strong one can be such a trace.
-    """
+    """Tell how far peaks are detail of their own, not traces of an outline nearby, 0 to 1."""
     share, there = (enlarge(plane, at.shape, nearest=True) for plane in (share, there))
+    # Only weak peaks far in depth from the strong one can be such traces: a defocused outline has
+    # up to 3 % of its height when in focus.
     near = np.abs(there - at) <= apart + 0.01
-    # A defocused outline has up to 3 % of its height when in focus.
     return np.where(near, np.float32(1), _ramp(share, 0.03, 0.2))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -20,7 +21,7 @@ from cofuse.sensor import noise_level
 #: Mean luminance that every frame is scaled to: lamps flicker, and shutters are not exact.
 _MEAN = 100.0
 #: From this many frames on their depths of field usually overlap. Then there is a second curve, of
-#: so many points that are averages of frames.
+#: this many points that are averages of frames.
 _MANY, _POINTS = 24, 12
 
 
@@ -87,7 +88,7 @@ def _small_maps(
 ) -> tuple[Levels, Levels, Levels]:
     """Find position, confidence and evidence in frames made ``scale`` times smaller.
 
-    The peak is searched near the frames ``chosen``; -1 stands for anywhere.
+    The peak is searched near the frames ``chosen``, and anywhere where that is -1.
     """
     near = max(1, round(0.05 * len(stack)))
     curves: list[tuple[int, FocusCurve]] = []
@@ -128,9 +129,9 @@ def _small_maps(
 def _agreement(position: Levels, confidence: Levels, step: float) -> Levels:
     """Tell how far positions agree with the median around them, 0 to 1.
 
-    A single pixel that disagrees is no surface: even a hair is as wide as the smallest window. It
-    may be off by about half ``step``. Along the rim of the picture, where outlines beyond it leave
-    defocused traces, the median of a larger neighbourhood counts too, within two steps.
+    A single pixel more than about half a ``step`` off is no surface: even a hair is as wide as the
+    smallest window. Along the rim of the picture, where outlines beyond it leave defocused traces,
+    the median of a larger neighbourhood counts too, within two steps.
     """
     filled = spread(position, confidence**2)
     off = np.abs(position - _median_around(filled, 2)) * (2.0 / step)
@@ -144,8 +145,6 @@ def _agreement(position: Levels, confidence: Levels, step: float) -> Levels:
 
 def _median_around(plane: Levels, step: int) -> Levels:
     """Median of five by five places that are ``step`` pixels apart."""
-    import cv2
-
     few = cv2.medianBlur(np.ascontiguousarray(plane[::step, ::step]), 5)
     return enlarge(np.asarray(few, np.float32), plane.shape)
 
@@ -183,7 +182,7 @@ def small_luminance(stack: Stack, frame: Pixels, scale: int) -> Levels:
 def _join(curves: list[tuple[int, FocusCurve]], variance: float) -> tuple[Levels, Levels, Levels]:
     """Join the peaks of all scales, coarsest first: the finer one where it is clear.
 
-    The list of curves is emptied, so that their memory is free before the next one needs some.
+    The list of curves is emptied, so that each frees its memory before the next needs some.
     """
     position = confidence = evidence = np.zeros((1, 1), np.float32)
     found: list[Peaks] = []

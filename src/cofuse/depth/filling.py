@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,13 +14,10 @@ _TINY = np.float32(1e-30)
 
 
 def spread(values: Levels, weights: Levels) -> Levels:
-    """Fill from ever larger neighbourhoods, by a pyramid.
+    """Keep values of weight 1; make those of weight 0 the mean of the smallest region with any.
 
-    Where the weight is 1 values stay. Where it is 0 they become the mean of the smallest
-    neighbourhood that has any weight.
+    The regions are the pixels of a pyramid.
     """
-    import cv2
-
     if max(values.shape) <= 2:
         total = float(weights.sum())
         mean = float((values * weights).sum()) / total if total > 0 else float(values.mean())
@@ -39,8 +37,7 @@ def diffuse(
     """Average values by their weights over about ``reach`` pixels, not across edges of the guide.
 
     This is the recursive domain transform (Gastal and Oliveira 2011): along rows and columns a
-    step of ``contrast`` in the guide is as far as ``reach`` pixels. Steps below three times the
-    ``noise`` level count as none.
+    step of ``contrast`` in the guide, less three times ``noise``, is as far as ``reach`` pixels.
     """
     planes = np.stack([values * weights, weights])
     steps = []
@@ -65,11 +62,9 @@ def diffuse(
 def fill(values: Levels, confidence: Levels, guide: Levels, *, noise: float, step: float) -> Levels:
     """Replace values of little confidence by those around, and smooth all lightly.
 
-    Values are filled in from within the outlines that the guide shows; ``noise`` is its level.
+    Values are filled in from within the outlines of the guide; ``noise`` is its noise level.
     Smoothing stops at steps of about ``step`` between the values themselves.
     """
-    import cv2
-
     contrast = 0.5 * float(guide.std()) + 1e-6
     weights = confidence**2
     afar = 2e-3  # weight of values from beyond the outlines: for surfaces without any of their own
@@ -88,8 +83,6 @@ def fill(values: Levels, confidence: Levels, guide: Levels, *, noise: float, ste
 
 def enlarge(values: NDArray[Any], shape: tuple[int, ...], *, nearest: bool = False) -> NDArray[Any]:
     """Resize a plane to a shape, bilinearly or to the nearest value."""
-    import cv2
-
     if values.shape == shape:
         return values
     how = cv2.INTER_NEAREST if nearest else cv2.INTER_LINEAR
@@ -97,13 +90,11 @@ def enlarge(values: NDArray[Any], shape: tuple[int, ...], *, nearest: bool = Fal
 
 
 def enlarge_along(values: Levels, guide: Levels) -> Levels:
-    """Resize a plane to the shape of a guide, its borders along those of the guide.
+    """Resize a plane to the shape of a guide, its outlines along those of the guide.
 
-    Each pixel becomes a mean of the four values around it, with bilateral weights: by their
-    distance, and by their difference in the guide.
+    Each pixel becomes a mean of the four values around it, weighted by distance and by difference
+    in the guide.
     """
-    import cv2
-
     small = np.asarray(cv2.resize(guide, values.shape[::-1], interpolation=cv2.INTER_AREA))
     sharpness = -0.5 / (0.1 * float(guide.std()) + 1e-6) ** 2
     across = _neighbours(guide.shape[1], values.shape[1])

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.depth.maps import colour_table
 from cofuse.images import Pixels
 from cofuse.web.store import Missing
 
@@ -133,6 +132,8 @@ class Pyramid:
 
 def map_pyramid(name: str, pixels: Pixels, frames: int, file: Path) -> Pyramid:
     """Show the source map or the depth in colours, the first frame dark, confidence in grey."""
+    from cofuse.depth.maps import colour_table  # loads OpenCV
+
     white, colours = 1.0, None
     if name == "source":
         colours = colour_table(max(frames, 2))
