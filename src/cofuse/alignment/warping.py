@@ -7,7 +7,7 @@ keep their values to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial, reduce
 from itertools import product
 from typing import Any
@@ -78,10 +78,7 @@ def aligned(
     def read(index: int) -> Pixels:
         """Read a frame as `moved`, and fill what it does not cover; all cover the common area."""
         frame = moved(index, area)
-        if crop:
-            return frame
-        covered = _cover(transforms[index], size)
-        return frame if covered.all() else _filled(frame, reference(), covered)
+        return frame if crop else _filled(frame, reference, transforms[index])
 
     goal = cache(lambda: small(stack[alignment.reference], stack))
     reference = cache(partial(moved, alignment.reference, everywhere))
@@ -214,9 +211,8 @@ def common_area(transforms: Sequence[Transform], size: tuple[int, int]) -> Area:
     """
     left, right = np.zeros(size[0]), np.full(size[0], size[1] - 1.0)
     for transform in transforms:
-        low, high = _covered(transform, size, np.arange(size[0], dtype=np.float64))
-        left, right = np.maximum(left, low), np.minimum(right, high)
-    left, right = np.ceil(left - _ROUNDING), np.floor(right + _ROUNDING)
+        first, last = _covered(transform, size)
+        left, right = np.maximum(left, first), np.minimum(right, last)
     best, area = 0.0, (0, 0, 0, 0)
     for top in range(size[0]):
         wide = np.minimum(right[top], right[top:]) - np.maximum(left[top], left[top:]) + 1
@@ -234,32 +230,30 @@ def common_area(transforms: Sequence[Transform], size: tuple[int, int]) -> Area:
     return area
 
 
-def _covered(
-    transform: Transform, size: tuple[int, int], y: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return for rows y of the reference the x between which a frame covers them."""
+def _covered(transform: Transform, size: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return of every row of the reference the first and the last column that a frame covers."""
     to_u, to_v, down = transform.matrix
     # 0 <= u/d <= W - 1 and the same for v, with d > 0: five half-planes a x + b y + c >= 0.
     planes = np.stack([to_u, (size[1] - 1) * down - to_u, to_v, (size[0] - 1) * down - to_v, down])
     a, b, c = planes.T[..., None]
     # A frame that misses a place by rounding alone covers it.
-    rest = b * y + c + _ROUNDING
+    rest = b * np.arange(size[0], dtype=np.float64) + c + _ROUNDING
     # A half-plane along the rows bounds x by about ±infinity.
     slope = np.where(np.abs(a) < 1e-15, 1e-15, a)
     bounds = -rest / slope
-    low = np.max(bounds, axis=0, where=slope > 0, initial=-np.inf)
-    return low, np.min(bounds, axis=0, where=slope < 0, initial=np.inf)
+    low = np.max(bounds, axis=0, where=slope > 0, initial=0.0)
+    high = np.min(bounds, axis=0, where=slope < 0, initial=size[1] - 1.0)
+    return np.ceil(low - _ROUNDING), np.floor(high + _ROUNDING)
 
 
-def _cover(transform: Transform, size: tuple[int, int]) -> NDArray[np.bool_]:
-    """Say of every pixel of the reference whether a frame covers it."""
-    rows, x = np.arange(size[0], dtype=np.float64), np.arange(size[1])
-    low, high = _covered(transform, size, rows)
-    return np.asarray((x >= low[:, None] - _ROUNDING) & (x <= high[:, None] + _ROUNDING))
-
-
-def _filled(moved: Pixels, reference: Pixels, covered: NDArray[np.bool_]) -> Pixels:
+def _filled(moved: Pixels, reference: Callable[[], Pixels], transform: Transform) -> Pixels:
     """Put the reference where a frame covers nothing, faded in over a band inside its border."""
+    first, last = _covered(transform, moved.shape)
+    x = np.arange(moved.shape[1])
+    covered = (x >= first[:, None]) & (x <= last[:, None])
+    if covered.all():
+        return moved
+    goal = reference()
     # The border of the reference is no border of the frame: only uncovered pixels are.
     distance = cv2.distanceTransform(covered.astype(np.uint8), cv2.DIST_L2, 5)
     touched = distance <= _FEATHER
@@ -270,10 +264,10 @@ def _filled(moved: Pixels, reference: Pixels, covered: NDArray[np.bool_]) -> Pix
     ratio: Any = 1.0
     band = (distance > 0) & touched
     if band.any():
-        ours, theirs = (np.mean(p[band], axis=0, dtype=np.float64) for p in (moved, reference))
+        ours, theirs = (np.mean(p[band], axis=0, dtype=np.float64) for p in (moved, goal))
         ratio = np.divide(ours, theirs, out=np.ones_like(np.asarray(ours)), where=theirs > 0)
-    filled = reference[touched] * np.clip(ratio, 1 / _MOST_RATIO, _MOST_RATIO)
-    filled = np.minimum(filled, max(reference.max(), moved.max()))
+    filled = goal[touched] * np.clip(ratio, 1 / _MOST_RATIO, _MOST_RATIO)
+    filled = np.minimum(filled, max(goal.max(), moved.max()))
     mixed = weight * moved[touched] + (1 - weight) * filled
     result = moved.copy()
     result[touched] = mixed if moved.dtype.kind == "f" else np.rint(mixed)
