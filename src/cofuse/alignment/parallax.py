@@ -97,7 +97,7 @@ def shows_parallax(
     if min(goal.shape) < _LEAST_SIDE:
         return False
     parts = [
-        _moving(goal, *_placed(picture, transform, size))
+        _moving(goal, picture, transform, size)
         for index, picture in pictures.items()
         if index != reference and (transform := transforms[index]) is not None
     ]
@@ -108,8 +108,7 @@ def find_field(
     reference: Values, frame: Values, transform: Transform, size: tuple[int, int]
 ) -> Field:
     """Find how a frame, in its place by its transform, is to be bent; both are `small`."""
-    placed, cover = _placed(frame, transform, size)
-    shifts, apart = _there_and_back(reference, placed)
+    _, cover, shifts, apart = _there_and_back(reference, frame, transform, size)
     trust = np.asarray(cover / (1 + (apart / _AGREES) ** 4), np.float32)
     total = np.zeros_like(shifts)
     weights = np.full(trust.shape, _NEXT ** (len(_WIDTHS) - 1), np.float32)
@@ -120,15 +119,15 @@ def find_field(
     return Field(np.asarray(total / weights[..., None] / scale, np.float32), size)
 
 
-def _placed(picture: Values, transform: Transform, size: tuple[int, int]) -> tuple[Values, Values]:
-    """Bring a reduced frame into its place; also say where it lies there: 1, and else 0."""
-    placed = put(picture, transform, size, cv2.BORDER_REPLICATE)
-    cover = put(np.ones_like(picture), transform, size)
-    return placed, np.asarray(cover >= 1, np.float32)
+def _there_and_back(
+    reference: Values, frame: Values, transform: Transform, size: tuple[int, int]
+) -> tuple[Values, NDArray[np.bool_], Values, Values]:
+    """Return a reduced frame in its place and where it covers the reference.
 
-
-def _there_and_back(reference: Values, placed: Values) -> tuple[Values, Values]:
-    """Return the shifts from the reference to a frame, and how far the way back misses."""
+    Also return the shifts from the reference to it, and how far the way back misses.
+    """
+    placed = put(frame, transform, size, cv2.BORDER_REPLICATE)
+    cover = put(np.ones_like(frame), transform, size) >= 1
     top = max(float(np.quantile(reference, 0.999)), 1e-3)
     gain = float(reference.sum()) / max(float(placed.sum()), 1e-3)
     a, b = (
@@ -140,7 +139,7 @@ def _there_and_back(reference: Values, placed: Values) -> tuple[Values, Values]:
     there = np.asarray(search.calc(a, b, None))  # type: ignore[call-overload]
     back = np.asarray(search.calc(b, a, None))  # type: ignore[call-overload]
     missed = there + _looked_up(back, there)
-    return there, np.asarray(np.hypot(missed[..., 0], missed[..., 1]))
+    return placed, cover, there, np.asarray(np.hypot(missed[..., 0], missed[..., 1]))
 
 
 def _looked_up(picture: Values, shifts: Values) -> Values:
@@ -150,15 +149,15 @@ def _looked_up(picture: Values, shifts: Values) -> Values:
     return np.asarray(cv2.remap(picture, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE))
 
 
-def _moving(reference: Values, placed: Values, cover: Values) -> float:
+def _moving(reference: Values, frame: Values, transform: Transform, size: tuple[int, int]) -> float:
     """Return the part of the detail of both that speaks for moving."""
-    shifts, apart = _there_and_back(reference, placed)
+    placed, cover, shifts, apart = _there_and_back(reference, frame, transform, size)
     noise = max(white_noise(reference), white_noise(placed))
     pictures = (reference, placed, _looked_up(placed, shifts))
     (goal, floor), (band, _), (bent, _) = (band_pass(p, noise, _FINE, _COARSE) for p in pictures)
     before, power = _unexplained(goal, band, floor)
     after, _ = _unexplained(goal, bent, floor)
-    detail = (power > _DETAIL * floor) & (cover > 0)
+    detail = (power > _DETAIL * floor) & cover
     speaks = (before > 2 * after) & (apart < _AGREES) & detail
     return float(speaks.sum()) / max(float(detail.sum()), LEAST_DETAIL * detail.size)
 
