@@ -313,3 +313,12 @@ def test_thumbnails_are_means_and_leave_out_what_is_clipped(
     np.testing.assert_allclose(made.levels[right], 100, atol=1e-3)
     assert (made.valid[left] == valid).all() and made.valid[right].all()
     assert set(made.largest) == {max(value, 100)}
+
+
+def test_the_thumbnail_of_a_turned_frame_is_turned() -> None:
+    frame = np.random.default_rng(0).integers(0, 256, (120, 120), np.uint8)
+    frame[40:60, 20:100] = 255
+    stack = Stack.from_arrays([frame, np.ascontiguousarray(frame.T)])
+    upright, turned = (thumbnail(stack.reduced(k), stack) for k in range(2))
+    np.testing.assert_allclose(turned.levels, upright.levels.transpose(1, 0, 2), atol=1e-3)
+    np.testing.assert_array_equal(turned.valid, upright.valid.transpose(1, 0, 2))

@@ -280,36 +280,28 @@ def test_small_luminance_is_the_mean_of_the_pixels_that_are_there(
         assert small[y, x] == pytest.approx(block.mean(), rel=1e-5, abs=1e-4)
 
 
-def test_curve_keeps_what_three_points_need() -> None:
-    rng = np.random.default_rng(0)
-    energies = rng.uniform(1, 2, (9, 6, 7)).astype(np.float32)
-    curve = FocusCurve((6, 7), 9)
+@pytest.mark.parametrize("points", [10, 5])
+def test_curve_is_that_of_the_averages_of_frames(points: int) -> None:
+    energies = np.random.default_rng(0).uniform(1, 2, (10, 6, 7)).astype(np.float32)
+    curve = FocusCurve((6, 7), 10, points)
     for number, energy in enumerate(energies):
         curve.offer(number, energy.copy())
-    best = energies.argmax(axis=0)
-    rows, columns = np.indices(best.shape)
+    means = energies.reshape(points, 10 // points, 6, 7).mean(axis=1)
+    best = means.argmax(axis=0)
     np.testing.assert_array_equal(curve.index, best)
-    np.testing.assert_array_equal(curve.best, energies.max(axis=0))
-    np.testing.assert_array_equal(curve.least, energies.min(axis=0))
-    inside = (best > 0) & (best < 8)
-    before = energies[np.maximum(best - 1, 0), rows, columns]
-    after = energies[np.minimum(best + 1, 8), rows, columns]
-    np.testing.assert_array_equal(curve.before[inside], before[inside])
-    np.testing.assert_array_equal(curve.after[inside], after[inside])
-    change = np.abs(np.diff(energies, axis=0)).sum(axis=0)
-    np.testing.assert_allclose(curve.change, change, rtol=1e-5)
-
-
-def test_averaged_curve_is_that_of_the_averages() -> None:
-    energies = np.random.default_rng(1).uniform(1, 2, (10, 4, 4)).astype(np.float32)
-    averaged, plain = FocusCurve((4, 4), 10, 5), FocusCurve((4, 4), 5)
-    for number, energy in enumerate(energies):
-        averaged.offer(number, energy)
-    for number, pair in enumerate(energies.reshape(5, 2, 4, 4).mean(axis=1)):
-        plain.offer(number, pair)
-    np.testing.assert_array_equal(averaged.index, plain.index)
-    np.testing.assert_allclose(averaged.best, plain.best, rtol=1e-6)
-    np.testing.assert_allclose(averaged.centres, [0.5, 2.5, 4.5, 6.5, 8.5])
+    np.testing.assert_allclose(curve.centres, (np.arange(points) + 0.5) * 10 / points - 0.5)
+    change = np.abs(np.diff(means, axis=0)).sum(axis=0)
+    for found, truth in (
+        (curve.best, means.max(axis=0)),
+        (curve.least, means.min(axis=0)),
+        (curve.total, means.sum(axis=0)),
+        (curve.change, change),
+    ):
+        np.testing.assert_allclose(found, truth, rtol=1e-5)
+    inside = (best > 0) & (best < points - 1)
+    for found, offset in ((curve.before, -1), (curve.after, 1)):
+        beside = np.take_along_axis(means, (best + offset)[None] % points, axis=0)[0]
+        np.testing.assert_allclose(found[inside], beside[inside], rtol=1e-6)
 
 
 def test_noise_has_the_energy_that_is_taken_away() -> None:
