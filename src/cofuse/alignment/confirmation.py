@@ -44,16 +44,12 @@ _FAR = np.hypot(_ALONG_SHIFTS[:, None], _ALONG_SHIFTS) > _SAME_PLACE
 #: Part of the picture that must be seen at another place for it to be a rival.
 _LEAST_SEEN = 0.4
 #: What a rival may lose by lying half a pixel beside the places that are compared. Frames that
-#: move must beat every rival by it, frames that stay need not.
+#: move must beat every rival by it, frames that stay need not: a periodic pattern may lie still.
 _BETWEEN_PIXELS = 0.1
 
 
 def evidence(first: Pyramid, second: Pyramid, matrix: Matrix) -> float:
-    """Return how much the parts of the pictures agree on a transform, in standard deviations.
-
-    Staying in place needs no reason: another place must be better, not as good, to count against
-    it, so that a pattern that repeats itself may lie still, but not move.
-    """
+    """Return how much the parts of the pictures agree on a transform, in standard deviations."""
     stays = Transform(matrix).corner_displacement(first.shape) <= _STAYS
     margin = 1 + _BETWEEN_PIXELS if stays else 1 - _BETWEEN_PIXELS
     fine, coarse = (first.level_within(side) for side in _SIDES)
@@ -63,14 +59,16 @@ def evidence(first: Pyramid, second: Pyramid, matrix: Matrix) -> float:
         return _covariances(first.levels[level], second.levels[level], at)
 
     covariances, visible = compare(fine, np.eye(3))
-    near, _ = _least_z(covariances, visible, margin, _FAR)
+    here = covariances[:, _REACH, _REACH]
+    near, _ = _least_z(margin * here, covariances, visible, _FAR)
     if coarse == fine:
         return near
-    far, rival = _least_z(*compare(coarse, np.eye(3)), margin, _FAR)
+    covariances, visible = compare(coarse, np.eye(3))
+    far, rival = _least_z(margin * covariances[:, _REACH, _REACH], covariances, visible, _FAR)
     if far < 0:
         # A rival that the coarse level cannot tell from the place found: the fine one may.
         there = compare(fine, shift_by(*rival * 2.0 ** (coarse - fine)))
-        far, _ = _least_z(*there, margin, ~_FAR, here=covariances[:, _REACH, _REACH])
+        far, _ = _least_z(margin * here, *there, ~_FAR)
     # Levels are different bands: what they say adds up as independent numbers do (Stouffer), but
     # one that knows a better place is not outvoted.
     return min(near, far) if min(near, far) < 0 else (near + far) / math.sqrt(2)
@@ -106,23 +104,13 @@ def _covariances(a: Level, b: Level, matrix: Matrix) -> tuple[NDArray[Any], NDAr
 
 
 def _least_z(
-    covariances: NDArray[Any],
-    visible: NDArray[Any],
-    margin: float,
-    places: NDArray[np.bool_],
-    here: NDArray[Any] | None = None,
+    here: NDArray[Any], there: NDArray[Any], visible: NDArray[Any], places: NDArray[np.bool_]
 ) -> tuple[float, NDArray[Any]]:
-    """Return z against that of some shifts that speaks most against the transform, and the shift.
-
-    `here` are the windows' covariances under the transform, where they are not in the middle.
-    """
-    if here is None:
-        here = covariances[:, _REACH, _REACH]
-    seen = visible.mean(axis=0)
-    rows, columns = np.nonzero(places & (seen >= _LEAST_SEEN))
+    """Return the least z of covariances here against those at some shifts, and that shift."""
+    rows, columns = np.nonzero(places & (visible.mean(axis=0) >= _LEAST_SEEN))
     if not len(rows):
         return 0.0, np.zeros(2)
-    against = margin * visible[:, rows, columns] * here[:, None] - covariances[:, rows, columns]
+    against = visible[:, rows, columns] * here[:, None] - there[:, rows, columns]
     scatter = np.sqrt((against**2).sum(axis=0))
     z = np.divide(against.sum(axis=0), scatter, out=np.zeros_like(scatter), where=scatter > 0)
     worst = int(z.argmin())

@@ -106,12 +106,8 @@ class Pyramid:
     levels: tuple[Level, ...]
     to_finest: Matrix
     shape: tuple[int, int]
-    detail: float
-
-    @property
-    def is_flat(self) -> bool:
-        """Whether nothing but noise is in it."""
-        return self.detail < LEAST_DETAIL
+    #: Whether it shows nothing but noise.
+    is_flat: bool
 
     def to_level(self, level: int) -> Matrix:
         """Return the matrix from pixels of the frame to pixels of a level."""
@@ -169,22 +165,16 @@ def build_pyramid(reduced: Pixels, stack: Stack) -> Pyramid:
     levels: list[Level] = []
     detail = 0.0
     while True:
-        level, part = _even_out(grey, noise * _NOISE_HALVED ** len(levels))
-        levels.append(level)
-        detail = max(detail, part)
+        band, floor = band_pass(grey, noise * _NOISE_HALVED ** len(levels), _FINE, _COARSE)
+        power = cv2.boxFilter(band * band, -1, (_WINDOW, _WINDOW), borderType=cv2.BORDER_REFLECT)
+        detail = max(detail, float(np.mean(power > 2.5 * floor)))
+        # Dividing by the local contrast evens the picture out.
+        values = np.asarray(band / np.sqrt(np.maximum(power, 0) + 3.0 * floor), np.float32)
+        slopes = [cv2.Scharr(values, cv2.CV_32F, *axis, scale=1 / 32) for axis in ((1, 0), (0, 1))]
+        levels.append(Level(values, np.stack(slopes)))
         if min(grey.shape) < 2 * _LEAST_SIDE:
-            return Pyramid(tuple(levels), to_finest, size, detail)
+            return Pyramid(tuple(levels), to_finest, size, detail < LEAST_DETAIL)
         grey = np.asarray(cv2.pyrDown(grey), np.float32)
-
-
-def _even_out(grey: Values, noise: float) -> tuple[Level, float]:
-    """Band-pass, divide by the local contrast, and say in which part there is detail."""
-    band, floor = band_pass(grey, noise, _FINE, _COARSE)
-    power = cv2.boxFilter(band * band, -1, (_WINDOW, _WINDOW), borderType=cv2.BORDER_REFLECT)
-    detail = float(np.mean(power > 2.5 * floor))
-    values = np.asarray(band / np.sqrt(np.maximum(power, 0) + 3.0 * floor), np.float32)
-    slopes = [cv2.Scharr(values, cv2.CV_32F, *axis, scale=1 / 32) for axis in ((1, 0), (0, 1))]
-    return Level(values, np.stack(slopes)), detail
 
 
 def band_pass(grey: Values, noise: float, fine: float, coarse: float) -> tuple[Values, float]:

@@ -3,13 +3,13 @@
 Frames are taken outwards from the reference, each as its reduced copy. A frame is first found
 from its neighbour, the one most like it in focus, and then compared, from there, with the one
 before and with the reference itself. All these pairs enter one weighted least-squares problem, so
-that errors do not add up along the stack. In memory are the reduced pictures of five frames, a
-thumbnail of every frame, and half as large pictures of nine, for parallax.
+that errors do not add up along the stack. In memory are the pyramids of five frames, a thumbnail of
+every frame, and the luminance of nine, for parallax.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -107,9 +107,20 @@ def align_stack(
     if count == 1:
         unmoved, one = Transform(np.eye(3)), (1.0,) * (3 if stack.is_colour else 1)
         return found(transforms=(unmoved,), gains=(one,))
-    ask = asked(count, middle) if parallax else frozenset[int]()
-    walk = _Walk(stack, model, middle, on_failure, ask)
-    walk.run(progress)
+    ask = asked(count, middle) if parallax else ()
+    thumbnails: dict[int, Thumbnail] = {}
+    pictures: dict[int, Values] = {}
+
+    def read(index: int) -> Pyramid:
+        """Reduce a frame to what it is compared by, and keep what the end asks for."""
+        reduced = stack.reduced(index)
+        thumbnails[index] = thumbnail(reduced, stack)
+        if index in ask:
+            pictures[index] = small(reduced.pixels, stack)
+        return build_pyramid(reduced.pixels, stack)
+
+    walk = _Walk(stack, model, middle, on_failure)
+    walk.run(read, progress)
     if len(walk.found) == 1:
         raise CofuseError(
             f"no frame could be aligned to the reference {stack.names[middle]}; choose another "
@@ -120,9 +131,9 @@ def align_stack(
         _settle(*solved[k], model, size, still) if k in solved else None for k in range(count)
     )
     gains = exposure_gains(
-        walk.thumbnails, transforms, middle, size, stack.ceiling, match=match_exposure
+        thumbnails, transforms, middle, size, stack.ceiling, match=match_exposure
     )
-    bent = parallax and shows_parallax(walk.small, transforms, middle, size)
+    bent = parallax and shows_parallax(pictures, transforms, middle, size)
     return found(transforms=transforms, gains=gains, left_out=walk.left_out, parallax=bent)
 
 
@@ -134,22 +145,18 @@ class _Walk:
     model: Model
     reference: int
     on_failure: OnFailure
-    #: Frames that are asked for parallax.
-    ask: frozenset[int]
     #: Matrix of every frame that has a place, reference to frame.
     found: dict[int, Matrix] = field(default_factory=dict)
     pairs: list[_Pair] = field(default_factory=list)
     left_out: dict[int, str] = field(default_factory=dict)
-    thumbnails: dict[int, Thumbnail] = field(default_factory=dict)
-    small: dict[int, Values] = field(default_factory=dict)
 
-    def run(self, progress: ProgressCallback) -> None:
+    def run(self, read: Callable[[int], Pyramid], progress: ProgressCallback) -> None:
         """Find the place of every frame, or why it has none; on each side the nearest first."""
         names, reference, count = self.stack.names, self.reference, len(self.stack)
         self.found[reference] = np.eye(3)
         sides = range(reference + 1, count), range(reference - 1, -1, -1)
         # While one frame is compared the next is made ready.
-        with self.stack.ahead(self._read, [reference, *sides[0], *sides[1]], most=1) as pictures:
+        with self.stack.ahead(read, [reference, *sides[0], *sides[1]], most=1) as pictures:
             start = next(pictures)
             if start.is_flat:
                 raise CofuseError(
@@ -173,13 +180,6 @@ class _Walk:
                     else:
                         self.left_out[index] = reason
                     progress(Progress("align", len(self.found) + len(self.left_out), count))
-
-    def _read(self, index: int) -> Pyramid:
-        reduced = self.stack.reduced(index)
-        self.thumbnails[index] = thumbnail(reduced, self.stack)
-        if index in self.ask:
-            self.small[index] = small(reduced.pixels, self.stack)
-        return build_pyramid(reduced.pixels, self.stack)
 
     def _place(self, index: int, picture: Pyramid, near: list[tuple[int, Pyramid]]) -> str | None:
         """Find a frame from the nearest one that it resembles; or say why it has no place."""

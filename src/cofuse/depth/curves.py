@@ -99,7 +99,7 @@ class FocusCurve:
         return better
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Peaks:
     """The peaks of a scale: positions in frames, with confidence and evidence from 0 to 1.
 
@@ -155,14 +155,7 @@ def find_peaks(
     confidence = np.asarray(clear * own, np.float32)
     del largest, clear, own, at
     position = _positions(curve, confidence > 0.5)
-    return Peaks(
-        position=position,
-        confidence=confidence,
-        evidence=evidence,
-        share=share,
-        there=there,
-        apart=apart,
-    )
+    return Peaks(position, confidence, evidence, share, there, apart)
 
 
 def _own(at: Levels, share: Levels, there: Levels, apart: float) -> Levels:
