@@ -335,7 +335,7 @@ def a_depth(
 ) -> Depth:
     position = np.array(ramp(*shape, frames), np.float32)
     sure = np.ones(shape, np.float32)
-    return Depth(position, sure, sure, frames, z_step)
+    return Depth(position=position, confidence=sure, evidence=sure, frames=frames, z_step=z_step)
 
 
 def test_picture_spans_the_frames() -> None:

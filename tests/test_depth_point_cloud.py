@@ -19,8 +19,8 @@ Array = np.ndarray[Any, Any]
 def a_depth(height: int, width: int, *, z_step: float | None = None, seed: int = 0) -> Depth:
     rng = np.random.default_rng(seed)
     position = rng.uniform(0, 4, (height, width)).astype(np.float32)
-    confidence = rng.uniform(0, 1, (height, width)).astype(np.float32)
-    return Depth(position, confidence, confidence, 5, z_step)
+    sure = np.ones((height, width), np.float32)
+    return Depth(position=position, confidence=sure, evidence=sure, frames=5, z_step=z_step)
 
 
 def ply_bytes(depth: Depth, colours: Array, *, white: float = 255.0, **options: Any) -> bytes:

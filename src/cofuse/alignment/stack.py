@@ -188,10 +188,11 @@ class _Walk:
         reasons = []
         for n, (other, seen) in enumerate(near):
             match = register(seen, picture, self.model)
-            reason = self._doubt(match, self.found[other])
+            found = match.matrix @ self.found[other]
+            reason = match.doubt or self._implausible(match.matrix, found)
             if reason is None:
                 self.pairs.append((other, index, match))
-                self.found[index] = match.matrix @ self.found[other]
+                self.found[index] = found
                 for further, there in near[n + 1 :]:
                     self._compare(further, there, index, picture)
                 return None
@@ -207,18 +208,16 @@ class _Walk:
         if match.doubt is None and apart.corner_displacement(picture.shape) < limit:
             self.pairs.append((first, second, match))
 
-    def _doubt(self, match: Match, before: Matrix) -> str | None:
-        """Say why a match cannot be right, or nothing."""
-        if match.doubt is not None:
-            return match.doubt
-        for matrix in (match.matrix, match.matrix @ before):
+    def _implausible(self, step: Matrix, found: Matrix) -> str | None:
+        """Say why no lens makes a step between frames, and the place found by it; or nothing."""
+        for matrix in (step, found):
             scales = np.linalg.svd(matrix[:2, :2], compute_uv=False)
             plausible = scales.min() >= _LEAST_SCALE and scales.max() <= _MOST_SCALE
             if np.linalg.det(matrix) <= 0 or not plausible:
                 return f"the transform found is implausible: scale {scales[0]:.2f}"
-        shape = self.stack.shape
-        moved = Transform(match.matrix @ before).corner_displacement(shape)
-        if moved > _MOST_MOVED * float(np.hypot(shape[0], shape[1])):
+        height, width = self.stack.height, self.stack.width
+        moved = Transform(found).corner_displacement((height, width))
+        if moved > _MOST_MOVED * np.hypot(height, width):
             return f"the transform found is implausible: it moves a corner by {moved:.0f} pixels"
         return None
 

@@ -79,8 +79,13 @@ def estimate_depth(
     position, confidence, evidence = _small_maps(stack, scale, chosen, progress)
     if scale > 1 and picture is not None:
         position = enlarge_along(position, small_luminance(stack, picture, 1))
-    large = [enlarge(plane, shape) for plane in (position, confidence, evidence)]
-    return Depth(large[0], large[1], large[2], len(stack), z_step)
+    return Depth(
+        position=enlarge(position, shape),
+        confidence=enlarge(confidence, shape),
+        evidence=enlarge(evidence, shape),
+        frames=len(stack),
+        z_step=z_step,
+    )
 
 
 def _small_maps(
@@ -98,7 +103,7 @@ def _small_maps(
         grey, level = _prepare(stack, frame, scale)
         variance += level**2 / len(stack)
         energies = band_energies(grey)
-        if number == 0:
+        if not curves:
             kinds = [_POINTS, None] if len(stack) >= _MANY else [None]
             curves = [
                 (octave, FocusCurve(energy.shape, len(stack), points))

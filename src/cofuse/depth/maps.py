@@ -30,7 +30,7 @@ _COLOURS = bytes.fromhex(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Depth:
     """Where along the stack every pixel is in focus.
 

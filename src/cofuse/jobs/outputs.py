@@ -197,7 +197,8 @@ def _source_colours(outcome: Any) -> Pixels:
     """Colour every pixel by the frame it came from, as if that were its depth."""
     position = outcome.fusion.source_map.astype(np.float32)
     sure = np.broadcast_to(np.float32(1.0), position.shape)
-    return depth_preview(Depth(position, sure, sure, len(outcome.stack)))
+    frames = len(outcome.stack)
+    return depth_preview(Depth(position=position, confidence=sure, evidence=sure, frames=frames))
 
 
 def _depth_colours(outcome: Any) -> Pixels:
