@@ -11,7 +11,7 @@ where A and B are the evened pictures, rho is Tukey's and G_p the directions of 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -120,60 +120,60 @@ def _match(first: Pyramid, second: Pyramid, model: Model, start: Matrix | None) 
 
 def _search(first: Pyramid, second: Pyramid, model: Model, level: int) -> Matrix:
     """Refine several starts at one level; return the one of the highest correlation."""
-    fourier = _Correlator(first.levels[level])
-    b = second.levels[level]
+    a, b = first.levels[level], second.levels[level]
     to_first, from_second = first.to_level(level), np.linalg.inv(second.to_level(level))
 
     def refined(start: Matrix) -> tuple[float, Matrix]:
         matrix, _ = _refine(first, second, start, model, [level])
         return _correlation(first, second, matrix, level)[0], matrix
 
-    def shifted(turn: Matrix) -> tuple[float, Matrix]:
-        score, matrix = fourier.best_shift(b, turn)
-        return score, from_second @ matrix @ to_first
+    def shifted(turns: Sequence[Matrix]) -> list[tuple[float, Matrix]]:
+        best = sorted(_best_shifts(a, b, turns), key=score, reverse=True)[:_REFINED]
+        return [refined(from_second @ matrix @ to_first) for _, matrix in best]
 
     score = itemgetter(0)
-    tried = [refined(np.eye(3)), refined(shifted(np.eye(3))[1])]
+    tried = [refined(np.eye(3)), *shifted([np.eye(3)])]
     if model != "translation" and max(tried, key=score)[0] <= _GOOD_CORRELATION:
         centre = ((b.shape[1] - 1) / 2, (b.shape[0] - 1) / 2)
-        found = [
-            shifted(np.vstack([cv2.getRotationMatrix2D(centre, angle, scale), [0.0, 0.0, 1.0]]))
+        turns = [
+            np.vstack([cv2.getRotationMatrix2D(centre, angle, scale), [0.0, 0.0, 1.0]])
             for angle, scale in product(_ANGLES, _SCALES)
         ]
-        best = sorted(found, key=score, reverse=True)[:_REFINED]
-        tried += [refined(matrix) for _, matrix in best]
+        tried += shifted(turns)
     return max(tried, key=score)[1]
 
 
-class _Correlator:
-    """Correlates one picture with others at every shift, normalised over what overlaps."""
+def _best_shifts(
+    first: Level, second: Level, turns: Sequence[Matrix]
+) -> Iterator[tuple[float, Matrix]]:
+    """Yield of every turn (first to second) the best shift: its correlation and the matrix.
 
-    def __init__(self, picture: Level) -> None:
-        self.shown = picture.cover.sum()
-        self.size = tuple(cv2.getOptimalDFTSize(2 * side) for side in picture.shape)
-        parts = (picture.values, picture.values**2, picture.cover)
-        self.value, self.power, self.cover = (np.conj(np.fft.rfft2(p, self.size)) for p in parts)
+    The pictures are correlated at every shift at once, normalised over what overlaps.
+    """
+    size = tuple(cv2.getOptimalDFTSize(2 * side) for side in first.shape)
+    across, flags = second.shape[::-1], cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
 
-    def best_shift(self, picture: Level, turn: Matrix) -> tuple[float, Matrix]:
-        """Return the correlation and the matrix (first to `picture`) of the best shift."""
-        size, flags = picture.shape[::-1], cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-        turned, cover = (
-            cv2.warpAffine(p, turn[:2], size, flags=flags) for p in (picture.values, picture.cover)
+    def spectra(values: NDArray[Any], cover: NDArray[Any]) -> list[NDArray[Any]]:
+        return [np.fft.rfft2(plane, size) for plane in (values, values**2, cover)]
+
+    value, power, cover = map(np.conj, spectra(first.values, first.cover))
+    for turn in turns:
+        turned = (
+            cv2.warpAffine(plane, turn[:2], across, flags=flags)
+            for plane in (second.values, second.cover)
         )
-        value, power, mask = (np.fft.rfft2(p, self.size) for p in (turned, turned**2, cover))
-        pairs = ((self.value, value), (self.power, mask), (self.cover, power), (self.cover, mask))
-        common, of_first, of_second, overlap = (
-            np.fft.irfft2(one * other, self.size) for one, other in pairs
-        )
-        enough = overlap > _LEAST_OVERLAP * self.shown
+        other, other_power, mask = spectra(*turned)
+        pairs = ((value, other), (power, mask), (cover, other_power), (cover, mask))
+        common, of_first, of_second, overlap = (np.fft.irfft2(a * b, size) for a, b in pairs)
+        enough = overlap > _LEAST_OVERLAP * first.cover.sum()
         scale = np.sqrt(np.maximum(of_first * of_second, 1e-12))
         score = np.where(enough, common / scale, -1.0)
-        y, x = divmod(int(score.argmax()), score.shape[1])
+        y, x = divmod(int(score.argmax()), size[1])
         best = float(score[y, x])
         # Shifts beyond half the size are those backwards.
-        y -= self.size[0] * (y > self.size[0] // 2)
-        x -= self.size[1] * (x > self.size[1] // 2)
-        return best, turn @ shift_by(x, y)
+        y -= size[0] * (y > size[0] // 2)
+        x -= size[1] * (x > size[1] // 2)
+        yield best, turn @ shift_by(x, y)
 
 
 def _refine(

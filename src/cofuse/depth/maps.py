@@ -86,7 +86,7 @@ def depth_preview(depth: Depth, *, largest: int = 1600, unit: str = "") -> Pictu
     """Show the depth in colours with a legend at its side, the first frame dark.
 
     The longer side, without the legend, becomes at most ``largest`` pixels. With ``depth.z_step``
-    the legend also tells physical depth, in ``unit``.
+    the legend also shows physical depth, in ``unit`` ("um": Pillow's own font has no µ).
     """
     steps = np.rint(depth.position * np.float32(255.0 / max(depth.frames - 1, 1)))
     colours = Image.fromarray(colour_table()[steps.astype(np.uint8)])
@@ -107,9 +107,7 @@ def depth_preview(depth: Depth, *, largest: int = 1600, unit: str = "") -> Pictu
         y = top + (bar.height - 1) * (1.0 - number / max(depth.frames - 1, 1))
         text = f"{number + 1}"
         if depth.z_step is not None:
-            # Pillow's own font has no µ.
-            name = unit.replace("\N{MICRO SIGN}", "u").replace("\N{GREEK SMALL LETTER MU}", "u")
-            text += f"   {number * depth.z_step + 0.0:.4g} {name}"
+            text += f"   {number * depth.z_step + 0.0:.4g} {unit}"
         draw.line((left + size, y, left + 1.4 * size, y), fill="black")
         draw.text((left + 1.7 * size, y), text, fill="black", font=font, anchor="lm")
     return np.asarray(canvas)
