@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cofuse.alignment import align_stack, aligned, alignment_from_json, alignment_to_json
-from cofuse.alignment.parallax import asked, find_field, small
+from cofuse.alignment.parallax import find_field, frames_to_test, small
 from cofuse.alignment.transforms import Transform
 from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture
 from cofuse.images import Stack
@@ -172,7 +172,7 @@ def test_it_can_be_left_out_and_is_kept_in_a_file():
 
 
 @pytest.mark.parametrize(("count", "reference"), [(1, 0), (2, 1), (9, 4), (300, 150)])
-def test_some_frames_are_asked_and_always_the_reference(count, reference):
-    chosen = asked(count, reference)
+def test_a_few_frames_are_tested_and_always_the_reference(count, reference):
+    chosen = frames_to_test(count, reference)
     assert reference in chosen and chosen <= set(range(count))
     assert len(chosen) == min(count, 9)

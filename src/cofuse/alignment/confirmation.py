@@ -29,7 +29,7 @@ from cofuse.alignment.transforms import Matrix, Transform, shift_by
 LEAST_EVIDENCE = 3.0
 #: Pixels by which a corner may move in a frame that stays.
 _STAYS = 1.0
-#: Longer side of the levels that are looked at: one for shifts nearby, one for those farther away.
+#: Longer side of the levels compared: one for shifts nearby, one for those farther away.
 _SIDES = (300, 130)
 #: Windows along the shorter side, and the side of a window. Eight pixels hold one independent
 #: value of the band-passed picture, thirty-two enough to be placed alone.
@@ -66,7 +66,7 @@ def evidence(first: Pyramid, second: Pyramid, matrix: Matrix) -> float:
     covariances, visible = compare(coarse, np.eye(3))
     far, rival = _least_z(margin * covariances[:, _REACH, _REACH], covariances, visible, _FAR)
     if far < 0:
-        # A rival that the coarse level cannot tell from the place found: the fine one may.
+        # The coarse level takes a rival for the place found; the fine one may distinguish them.
         there = compare(fine, shift_by(*rival * 2.0 ** (coarse - fine)))
         far, _ = _least_z(margin * here, *there, ~_FAR)
     # Levels are different bands: what they say adds up as independent numbers do (Stouffer), but

@@ -51,7 +51,7 @@ class Thumbnail:
 
 
 def thumbnail(reduced: Reduced, stack: Stack) -> Thumbnail:
-    """Make the thumbnail of a frame of its reduced copy."""
+    """Make the thumbnail of a frame from its reduced copy."""
     planes = np.atleast_3d(reduced.pixels)
     clipped = (planes <= _DARK * stack.white) | (planes >= _BRIGHT * stack.ceiling)
     factor = min(_SIDE / max(planes.shape[:2]), 1.0)
@@ -112,7 +112,7 @@ def _gain(goal: Thumbnail, frame: Thumbnail, channel: int) -> float:
     off = np.abs(ratio - np.median(ratio))
     near = off <= _OUTLIER * np.median(off) + 1e-6
     # Defocus spreads light but keeps its sum, so sums are compared. The scatter between blocks
-    # tells how far defocus may have moved light.
+    # shows how far defocus may have moved light.
     rows, columns = np.nonzero(good)
     block = rows * _BLOCKS // a.shape[0] * _BLOCKS + columns * _BLOCKS // a.shape[1]
     ours, theirs = (np.bincount(block, p[good] * near, _BLOCKS**2) for p in (a, b))

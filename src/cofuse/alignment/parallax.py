@@ -33,10 +33,10 @@ from cofuse.images.store import reduce
 
 #: Pixels that frames are reduced to. A fifth of a pixel there is one in 24 million.
 _MOST_PIXELS = 1_000_000
-#: Shorter side below which nothing can be told: some patches of the search, which are 8 wide.
+#: Shorter side below which no stack has parallax: a few patches of the search, which are 8 wide.
 _LEAST_SIDE = 32
 #: Frames that are tested, besides the reference. They stay in memory until all are aligned.
-_MOST_ASKED = 8
+_MOST_TESTED = 8
 #: Part of the detail, in the mean of the frames tested, that must speak for moving. Six stacks with
 #: parallax have 0.45 to 0.67; fifty-four stacks and pairs without have at most 0.09.
 _LEAST_MOVING = 0.2
@@ -44,7 +44,7 @@ _LEAST_MOVING = 0.2
 #: about four long, and half a wave aside it is another.
 _AGREES = 2.0
 #: Band-pass (difference of two Gaussians) and window (Gaussian) of the comparison. The window
-#: holds some twenty independent values of the band.
+#: holds about twenty independent values of the band.
 _FINE, _COARSE, _WINDOW = 1.0, 4.0, 8.0
 #: Multiple of the power of noise and rounding that is detail.
 _DETAIL = 4.0
@@ -79,10 +79,10 @@ def small(frame: Pixels, stack: Stack) -> Values:
     return np.ascontiguousarray(luminance(stack.to_levels(reduced)), np.float32)
 
 
-def asked(count: int, reference: int) -> frozenset[int]:
+def frames_to_test(count: int, reference: int) -> frozenset[int]:
     """Choose the frames to test for parallax: the reference and at most eight others, evenly."""
     others = [k for k in range(count) if k != reference]
-    chosen = np.linspace(0, len(others) - 1, min(len(others), _MOST_ASKED)).round().astype(int)
+    chosen = np.linspace(0, len(others) - 1, min(len(others), _MOST_TESTED)).round().astype(int)
     return frozenset([reference, *(others[k] for k in chosen)])
 
 

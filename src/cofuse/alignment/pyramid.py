@@ -150,7 +150,7 @@ def put(
     size: tuple[int, int],
     border: int = cv2.BORDER_CONSTANT,
 ) -> NDArray[Any]:
-    """Bring a reduced copy of a frame of some (height, width) into its place, roughly."""
+    """Bring the reduced copy of a frame of a (height, width) into its place, bilinearly."""
     to_small = to_reduced(size, picture.shape)
     matrix = to_small @ transform.matrix @ np.linalg.inv(to_small)
     across, flags = picture.shape[1::-1], cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
@@ -188,7 +188,7 @@ def white_noise(grey: Values) -> float:
     """White noise of a picture in grey levels: the median of diagonal second differences."""
     if min(grey.shape) < 3:
         return 0.0
-    # Some rows tell as much as all; differences of neighbours stay in pairs of rows.
+    # A part of the rows is enough; differences are taken within pairs of neighbouring rows.
     every = max(1, grey.size // _NOISE_PIXELS)
     upper, lower = grey[:-1:every], grey[1::every]
     twice = upper[:, :-1] - upper[:, 1:] - lower[:, :-1] + lower[:, 1:]

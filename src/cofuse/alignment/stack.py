@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from cofuse.alignment.exposure import Thumbnail, exposure_gains, thumbnail
 from cofuse.alignment.pair import Match, register
-from cofuse.alignment.parallax import asked, shows_parallax, small
+from cofuse.alignment.parallax import frames_to_test, shows_parallax, small
 from cofuse.alignment.pyramid import Pyramid, Values, build_pyramid
 from cofuse.alignment.transforms import (
     MODELS,
@@ -84,7 +84,7 @@ def align_stack(
         "leave-out" and say so in the result.
     match_exposure
         Whether to find the gains that give all frames one brightness and white balance: those of
-        the reference, but darker where a frame's highlights would be cut off otherwise.
+        the reference, but darker where a frame's highlights would be clipped otherwise.
     parallax
         Whether to look for parallax, which no transform of the whole undoes, and have frames bent
         where there is much of it.
@@ -92,7 +92,7 @@ def align_stack(
         Frames whose corners move by no more than this many pixels (or by no more than the
         estimate is uncertain) are not moved at all: their pixels stay untouched.
     progress
-        Told after every frame.
+        Called after every frame.
     """
     stack = Stack.of(stack)
     check("model", model, f"one of {', '.join(MODELS)}", MODELS.__contains__)
@@ -107,15 +107,15 @@ def align_stack(
     if count == 1:
         unmoved, one = Transform(np.eye(3)), (1.0,) * (3 if stack.is_colour else 1)
         return found(transforms=(unmoved,), gains=(one,))
-    ask = asked(count, middle) if parallax else ()
+    tested = frames_to_test(count, middle) if parallax else ()
     thumbnails: dict[int, Thumbnail] = {}
     pictures: dict[int, Values] = {}
 
     def read(index: int) -> Pyramid:
-        """Reduce a frame to what it is compared by, and keep what the end asks for."""
+        """Build the pyramid of a frame, and what brightness and parallax are found from."""
         reduced = stack.reduced(index)
         thumbnails[index] = thumbnail(reduced, stack)
-        if index in ask:
+        if index in tested:
             pictures[index] = small(reduced.pixels, stack)
         return build_pyramid(reduced.pixels, stack)
 

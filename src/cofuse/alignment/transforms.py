@@ -152,7 +152,7 @@ class Alignment:
 
     @property
     def already_aligned(self) -> bool:
-        """Whether no kept frame needs to be moved."""
+        """Whether none of the aligned frames needs to be moved."""
         return not self.parallax and all(
             t is None or t.whole_shift == (0, 0) for t in self.transforms
         )
@@ -164,12 +164,12 @@ class Alignment:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether all frames are kept, none is moved and none made brighter or darker."""
+        """Whether no frame is left out, moved, or made brighter or darker."""
         same = all(gain == 1.0 for gains in self.gains for gain in gains)
         return self.already_aligned and None not in self.transforms and same
 
     def largest_displacement(self) -> float:
-        """Return how far, in pixels, a corner of a kept frame is moved at most."""
+        """Return how far, in pixels, a corner of an aligned frame is moved at most."""
         return max(t.corner_displacement(self.size) for t in self.transforms if t is not None)
 
 

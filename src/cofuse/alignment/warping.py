@@ -43,7 +43,7 @@ Area = tuple[int, int, int, int]
 def aligned(
     stack: Stack | Sequence[ArrayLike], alignment: Alignment, *, crop: bool = True
 ) -> Stack:
-    """Return a stack with its kept frames in the place of the reference, and of one brightness.
+    """Return the frames that were not left out in the place of the reference, of one brightness.
 
     The frames are warped when they are read.
 
@@ -165,7 +165,7 @@ def _interpolated(
     if field is not None:
         shifts = field(left, top, right - left, bottom - top)
         x, y = x + shifts[..., 0], y + shifts[..., 1]
-    # Beside a corner of the area places are small, and float32 tells them to a thousandth.
+    # Relative to a corner of the area places are small, and float32 is exact to a thousandth.
     corner = np.floor(transform((left, top)))
     matrix = shift_by(*-corner) @ transform.matrix @ shift_by(left, top)
     to_u, to_v, to_down = matrix.astype(np.float32)

@@ -131,7 +131,7 @@ def find_peaks(
     # Up to four times the noise may have been missed: then even the least sharp frame has it.
     error = np.clip(curve.least, 0.0, 4.0 * noise) + noise
     error *= deviation * (points / curve.frames) ** 0.5
-    # The largest of many values is by chance some standard deviations above their mean.
+    # The largest of many values is by chance several standard deviations above their mean.
     chance = 5.0 + 2.0 * float(np.sqrt(2.0 * np.log(points)))
     evidence = _ramp((curve.best - curve.least) / error, chance, 6.0)
     del error  # planes of large pictures: free each as soon as possible

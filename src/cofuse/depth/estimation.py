@@ -172,7 +172,7 @@ def small_luminance(stack: Stack, frame: Pixels, scale: int) -> Levels:
     Blocks that reach over the right or lower border average the pixels inside.
     """
     bands = []
-    # Only some rows at a time become floats.
+    # Only a band of rows at a time becomes floats.
     for top in range(0, len(frame), 128 * scale):
         band = luminance(stack.to_levels(frame[top : top + 128 * scale]))
         if scale > 1:

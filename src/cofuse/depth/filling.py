@@ -100,7 +100,7 @@ def enlarge_along(values: Levels, guide: Levels) -> Levels:
     across = _neighbours(guide.shape[1], values.shape[1])
     down = _neighbours(guide.shape[0], values.shape[0])
     result = np.empty(guide.shape, np.float32)
-    for top in range(0, len(guide), 256):  # some rows at a time, for less memory
+    for top in range(0, len(guide), 256):  # a band of rows at a time, for less memory
         rows = np.s_[top : top + 256]
         total = np.zeros_like(guide[rows])
         mixed = np.zeros_like(total)
