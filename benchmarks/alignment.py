@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import affine_transform
 
 from cofuse.alignment import align_stack
-from cofuse.alignment.transforms import corners
+from cofuse.alignment.transforms import Transform, corners
 from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture, simulate_stack
 from cofuse.images import Stack, luminance
 
@@ -84,11 +84,6 @@ def add_noise(frames: list[Array], sigma: float, seed: int) -> list[Array]:
     return [np.clip(np.rint(frame), 0, 255).astype(np.uint8) for frame in noisy]
 
 
-def at_corners(matrix: Array, shape: tuple[int, ...]) -> Array:
-    points = corners(shape) @ matrix[:, :2].T + matrix[:, 2]
-    return np.asarray(points[:, :2] / points[:, 2:])
-
-
 def ours(frames: list[Array], reference: int) -> list[Array | None]:
     found = align_stack(
         Stack.from_arrays(frames), reference=reference, on_failure="leave-out", still=0.0
@@ -104,7 +99,7 @@ def ecc(frames: list[Array], reference: int) -> list[Array | None]:
         try:
             start, kind = np.eye(2, 3, dtype=np.float32), cv2.MOTION_AFFINE
             matrix = cv2.findTransformECC(frames[reference], frame, start, kind, stop, None, 5)[1]
-            found.append(at_corners(np.vstack([matrix, [0, 0, 1]]), frame.shape))
+            found.append(Transform(np.vstack([matrix, [0, 0, 1]]))(corners(frame.shape)))
         except cv2.error:
             found.append(None)
     return found
@@ -163,7 +158,7 @@ def run(
                 spent = cpu_seconds() - before
                 errors = []
                 for k in set(range(count)) - {count // 2}:
-                    right, there = at_corners(truth[k], frames[0].shape), found[k]
+                    right, there = Transform(truth[k])(corners(frames[0].shape)), found[k]
                     error = np.inf if there is None else np.hypot(*(there - right).T).max()
                     errors.append(float(error))
                     if name == "cofuse" and error > FAILURE:

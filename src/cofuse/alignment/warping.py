@@ -64,11 +64,11 @@ def aligned(
         return stack
     size = alignment.size
     transforms = {k: found for k, found in enumerate(alignment.transforms) if found is not None}
-    everywhere = (0, size[0], 0, size[1])
-    area = common_area(list(transforms.values()), size) if crop else everywhere
+    whole = (0, size[0], 0, size[1])
+    area = common_area(list(transforms.values()), size) if crop else whole
 
-    def moved(index: int, area: Area) -> Pixels:
-        """Read a frame, brought into an area of the reference."""
+    def moved(index: int) -> Pixels:
+        """Read a frame, brought into the place of the reference."""
         frame, field = stack[index], None
         if alignment.parallax and index != alignment.reference:
             field = find_field(goal(), small(frame, stack), transforms[index], size)
@@ -77,11 +77,11 @@ def aligned(
 
     def read(index: int) -> Pixels:
         """Read a frame as `moved`, and fill what it does not cover; all cover the common area."""
-        frame = moved(index, area)
+        frame = moved(index)
         return frame if crop else _filled(frame, reference, transforms[index])
 
     goal = cache(lambda: small(stack[alignment.reference], stack))
-    reference = cache(partial(moved, alignment.reference, everywhere))
+    reference = cache(partial(moved, alignment.reference))
     made = stack.made_into(
         [partial(read, index) for index in transforms],
         names=[stack.names[index] for index in transforms],
