@@ -322,3 +322,13 @@ def test_the_thumbnail_of_a_turned_frame_is_turned() -> None:
     upright, turned = (thumbnail(stack.reduced(k), stack) for k in range(2))
     np.testing.assert_allclose(turned.levels, upright.levels.transpose(1, 0, 2), atol=1e-3)
     np.testing.assert_array_equal(turned.valid, upright.valid.transpose(1, 0, 2))
+
+
+@pytest.mark.parametrize(("side", "valid"), [(1, True), (8, False)])
+def test_single_clipped_pixels_leave_a_thumbnail_valid(side: int, valid: bool) -> None:
+    """In the place of a single clipped pixel 1/16 · 1/(2π·3²) of the blurred copy is clipped."""
+    frame = np.full((640, 640), 100, np.uint8)
+    frame[320 : 320 + side, 320 : 320 + side] = 255
+    stack = Stack.from_arrays([frame])
+    made = thumbnail(stack.reduced(0), stack)
+    assert made.valid.shape == (160, 160, 1) and made.valid[80, 80] == valid and made.valid[0, 0]
