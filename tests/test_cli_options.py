@@ -63,7 +63,7 @@ def test_names_that_no_folder_can_have(place, refused, name):
     refused("fuse", "s/one", "-o", "x.png", "--transforms", name, words=told)
     refused("evaluate", "s/one/a.png", "--scenes", name, words=told)
     refused("evaluate", name, "--sources", "s/one", words=told)
-    refused("operators", "check", name, words=told)
+    refused("operators", "show", name, words=told)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_real_command_refuses_without_a_traceback(tmp_path):
     for arguments, word in (
         (("paint",), "fuse"),
         (("--wrong",), "--wrong"),
-        (("operators", "check", "no-such"), "no-such"),
+        (("operators", "show", "no-such"), "no-such"),
     ):
         done = command(*arguments, cwd=tmp_path)
         assert done.returncode == 2 and done.stdout == "" and word in done.stderr
@@ -140,14 +140,14 @@ def test_learning_depends_on_the_seed_alone(place, kind, capsys):
     assert operator.provenance["pictures"] == 1
 
 
-def test_learned_operator_can_be_checked_shown_and_fused_with(place, capsys):
+def test_learned_operator_can_be_shown_and_fused_with(place, capsys):
     learning = ("learn", "colour.png", "grey.png", "-o", "mine.npz", *QUICK)
     assert run(*learning, "--name", "fine", "--quiet") == 0
     assert capsys.readouterr() == ("", "")
-    assert run("operators", "check", "mine.npz") == 0
-    assert capsys.readouterr().out.startswith("fine: full, 12 filters of 3x3, rank 8 of 8")
     assert run("operators", "show", "mine.npz") == 0
-    assert "fine.png" in capsys.readouterr().out and (place / "fine.png").exists()
+    out = capsys.readouterr().out
+    assert out.startswith("fine: full, 12 filters of 3x3, rank 8 of 8")
+    assert "fine.png" in out and (place / "fine.png").exists()
     fusing = ("fuse", "grey.png", "grey.png", "-o", "x.png", "--sigma", "0", "--quiet")
     assert run(*fusing, "--preset", "fast", "--operator", "mine.npz") == 0
     assert np.array_equal(read_image("x.png"), read_image("grey.png"))
@@ -256,7 +256,7 @@ def test_name_in_a_file_does_not_lead_out_of_the_folder(place):
 
 
 @pytest.mark.parametrize("content", ["nothing", "text", "half", "array", "picture", "length"])
-def test_check_says_what_is_wrong(place, refused, content):
+def test_show_says_what_is_wrong(place, refused, content):
     whole = operator_bytes(load_operator("dct-4"))
     path = place / "wrong.npz"
     if content == "array":
@@ -272,7 +272,6 @@ def test_check_says_what_is_wrong(place, refused, content):
         path.write_bytes(
             {"nothing": b"", "text": b"hello", "half": whole[:200], "picture": picture}[content]
         )
-    refused("operators", "check", "wrong.npz")
     refused("operators", "show", "wrong.npz")
     fusing = ("fuse", "grey.png", "grey.png", "-o", "x.png", "--preset", "fast")
     refused(*fusing, "--operator", "wrong.npz")

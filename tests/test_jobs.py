@@ -7,8 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from PIL import Image
 
 import cofuse
 from cofuse.alignment import Transform, align_stack, aligned, alignment_from_json, warp
-from cofuse.cli import fuse as cli_fuse
+from cofuse.cli.application import Printing
 from cofuse.errors import CofuseError
 from cofuse.evaluation.metrics import psnr
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
@@ -32,7 +31,7 @@ from cofuse.jobs import Maps, Reading
 from cofuse.jobs.frames import read_frames
 from cofuse.jobs.options import parse_range
 from cofuse.jobs.outputs import z_distance
-from cofuse.progress import Progress, ProgressCallback
+from cofuse.progress import Progress
 from tests.command_line import PLAN, contents, run
 from tests.test_files_samples import ICC, exif_block
 
@@ -744,11 +743,7 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, stage: str | None) -> list[str
         if progress.stage == stage:
             raise KeyboardInterrupt
 
-    @contextmanager
-    def bars(*, quiet: bool) -> Iterator[ProgressCallback]:
-        yield watch
-
-    monkeypatch.setattr(cli_fuse, "progress_bars", bars)
+    monkeypatch.setattr(Printing, "progress", lambda _: nullcontext(watch))
     return seen
 
 

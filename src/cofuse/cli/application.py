@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,19 +18,8 @@ from cofuse.errors import CofuseError
 from cofuse.progress import Progress, ProgressCallback, silent
 
 #: Every command; each lives in a module of its name, and is loaded when it is called.
-COMMANDS = (
-    "fuse",
-    "batch",
-    "noise",
-    "learn",
-    "train",
-    "operators",
-    "simulate",
-    "evaluate",
-    "compare",
-    "demo",
-    "serve",
-)
+COMMANDS: tuple[str, ...] = ("fuse", "batch", "noise", "learn", "train", "operators")
+COMMANDS += ("simulate", "evaluate", "compare", "demo", "serve")
 
 #: The group of options that a command's help shows first.
 COMMON = Group("Parameters", sort_key=0)
@@ -97,11 +87,7 @@ def in_options(message: str, tokens: Sequence[str]) -> str:
 #: A switch without a ``--no-…`` form.
 Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
 
-#: Switches that mean the same for every command; `print_result` heeds the first two.
 Quiet = Annotated[Flag, Parameter(help="Print no progress and no summary.")]
-Json = Annotated[
-    Flag, Parameter(name="--json", help="Print the result as JSON instead of a summary.")
-]
 Overwrite = Annotated[Flag, Parameter(help="Replace output files that exist.")]
 #: The same for commands that write a folder, see `check_empty`.
 IntoFolder = Annotated[Flag, Parameter(help="Write into a folder that is not empty.")]
@@ -128,44 +114,53 @@ Names = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
 # --- what is shown -------------------------------------------------------------------------------
 
 
-@contextmanager
-def progress_bars(*, quiet: bool) -> Iterator[ProgressCallback]:
-    """Show a bar with the time left for every stage, if standard error is a terminal."""
-    if quiet or not sys.stderr.isatty():
-        yield silent
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Printing:
+    """What a command prints: how far it is on standard error, its result on standard output."""
 
-    bars = Bars(
-        TextColumn("{task.description:>16}"),
-        BarColumn(),
-        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-        TimeRemainingColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    tasks = {}
+    quiet: Quiet = False
+    as_json: Annotated[
+        Flag, Parameter(name="--json", help="Print the result as JSON instead of a summary.")
+    ] = False
 
-    def show(progress: Progress) -> None:
-        if progress.stage not in tasks:
-            tasks[progress.stage] = bars.add_task(progress.stage, total=progress.total)
-        bars.update(tasks[progress.stage], completed=progress.done, total=progress.total)
+    @contextmanager
+    def progress(self) -> Iterator[ProgressCallback]:
+        """Show a bar with the time left for every stage, if standard error is a terminal."""
+        if self.quiet or not sys.stderr.isatty():
+            yield silent
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bars
 
-    with bars:
-        yield show
+        bars = Bars(
+            TextColumn("{task.description:>16}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TimeRemainingColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        tasks = {}
 
+        def show(progress: Progress) -> None:
+            if progress.stage not in tasks:
+                tasks[progress.stage] = bars.add_task(progress.stage, total=progress.total)
+            bars.update(tasks[progress.stage], completed=progress.done, total=progress.total)
 
-def print_result(facts: Mapping[str, Any], words: str, *, as_json: bool, quiet: bool) -> None:
-    """Print the result of a command on standard output: as JSON, or in words, or not at all."""
-    if as_json:
-        from cofuse.files.writing import plain
+        with bars:
+            yield show
 
-        print(json.dumps(plain(facts), indent=2, ensure_ascii=False))
-    elif not quiet:
-        print(words)
+    def result(self, facts: Mapping[str, Any], words: str) -> None:
+        """Print the result: as JSON, or in words, or not at all."""
+        if self.as_json:
+            from cofuse.files.writing import plain
+
+            print(json.dumps(plain(facts), indent=2, ensure_ascii=False))
+        elif not self.quiet:
+            print(words)
 
 
 def columns(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> list[str]:

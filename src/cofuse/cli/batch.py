@@ -5,43 +5,28 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from cofuse.cli import Interruption, say
-from cofuse.cli.application import (
-    Flag,
-    Json,
-    Output,
-    Quiet,
-    Whole,
-    columns,
-    in_options,
-    print_result,
-    progress_bars,
-)
-from cofuse.cli.fuse import AligningOptions, FusingOptions, ReadingOptions, WritingOptions
+from cofuse.cli.application import Flag, Output, Printing, Whole, columns, in_options
+from cofuse.cli.fuse import HIDDEN, FusingOptions, PlacingOptions, ReadingOptions, WritingOptions
 from cofuse.errors import CofuseError
 from cofuse.jobs.options import Request
 
 if TYPE_CHECKING:
     from cofuse.jobs.batch import Result
 
-_HIDDEN = Parameter(parse=False)
-
 #: States of stacks that are not done.
 _LEFT = ("in work", "failed")
 
 
 @dataclass(frozen=True)
-class BatchAligning(AligningOptions):
-    # These name files of one stack, or write no picture.
-    transforms: Annotated[Path | None, _HIDDEN] = None
-    save_transforms: Annotated[Path | None, _HIDDEN] = None
-    align_only: Annotated[bool, _HIDDEN] = False
+class BatchAligning(PlacingOptions):
+    transforms: Annotated[Path | None, HIDDEN] = None  # of one stack
 
 
 def batch(
@@ -56,13 +41,12 @@ def batch(
     ] = "tif",
     depth_maps: Flag = False,
     source_maps: Flag = False,
-    reading: ReadingOptions = ReadingOptions(),  # noqa: B008 - frozen
+    reading: ReadingOptions = ReadingOptions(),
     aligning: BatchAligning = BatchAligning(),
-    fusing: FusingOptions = FusingOptions(),  # noqa: B008
-    writing: WritingOptions = WritingOptions(),  # noqa: B008
+    fusing: FusingOptions = FusingOptions(),
+    writing: WritingOptions = WritingOptions(),
     dry_run: Flag = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    printing: Printing = Printing(),
 ) -> int:
     r"""Fuse many stacks in one go; run again, it does what is not done yet.
 
@@ -126,7 +110,7 @@ def batch(
             "which they can be told apart"
         )
     if dry_run:
-        print_result(jobs.facts(plan), _table(plan), as_json=as_json, quiet=False)
+        replace(printing, quiet=False).result(jobs.facts(plan), _table(plan))
         return 0
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -137,17 +121,17 @@ def batch(
     for number, group in [*enumerate(groups, 1)] * 2:
         if group.name in results and results[group.name].state != "in work":
             continue
-        with progress_bars(quiet=quiet) as progress:
+        with printing.progress() as progress:
             result = jobs.run(group, progress)
         Interruption.check()
         for warning in result.warnings:
             say(f"warning: {group.name}: {in_options(warning, ['batch'])}")
-        if (not quiet or result.state in _LEFT) and result != results.get(group.name):
+        if (not printing.quiet or result.state in _LEFT) and result != results.get(group.name):
             say(f"[{number}/{len(groups)}] {group.name}: {in_options(str(result), ['batch'])}")
         results[group.name] = result
     outcome = jobs.write_summary(groups, [results[group.name] for group in groups])
     words = f"{_table(outcome)}, {time.perf_counter() - start:.1f} s: {output}"
-    print_result(jobs.facts(outcome), words, as_json=as_json, quiet=quiet)
+    printing.result(jobs.facts(outcome), words)
     return int(any(result.state in _LEFT for result in outcome))
 
 

@@ -5,27 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from cofuse import __version__, fusion
-from cofuse.cli.application import (
-    IntoFolder,
-    Json,
-    Names,
-    Output,
-    Quiet,
-    check_empty,
-    in_options,
-    print_result,
-    progress_bars,
-)
-from cofuse.cli.evaluate import mismatch, score_digits, score_table, split_names
+from cofuse.cli.application import IntoFolder, Names, Output, Printing, check_empty, in_options
+from cofuse.cli.evaluate import mismatch, score_table, split_names
 from cofuse.errors import CofuseError
 from cofuse.evaluation import metrics as scoring
 from cofuse.evaluation import pages
-from cofuse.evaluation.pages import Column, Exhibit
+from cofuse.evaluation.pages import Exhibit
 from cofuse.evaluation.scenes import find_picture, gather_scene, scene_names
 from cofuse.files import plain, read_image, read_stack, write_image, write_json, written_whole
 from cofuse.files.decoding import OnDamage
@@ -57,8 +46,7 @@ def compare(
     white: float | None = None,
     on_damage: OnDamage = "refuse",
     overwrite: IntoFolder = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    printing: Printing = Printing(),
 ) -> None:
     """Fuse the same frames by many methods; write a page to look at, the pictures and the scores.
 
@@ -114,7 +102,7 @@ def compare(
     check_empty(output, overwrite=overwrite)
     law = estimate_noise(stack).to_remove() if given is None else given
     wanted = wanted or list(_NOISY_METHODS if law.overall > 0 else _CLEAN_METHODS)
-    entries = _run_all(wanted, stack, law, quiet=quiet) + outsiders
+    entries = _run_all(wanted, stack, law, printing) + outsiders
     done = [entry for entry in entries if entry.picture is not None]
     if not any(entry.kind == "method" for entry in done):
         first = entries[0]
@@ -138,10 +126,10 @@ def compare(
     with Transaction(overwrite=overwrite) as transaction:
         facts |= _write_page(output, facts, entries, stack, reference, chosen, transaction)
         write_json(transaction.place(output / "results.json"), plain(facts))
-    lines = [score_table({entry.name: entry.scores for entry in done}, chosen)]
+    lines = [score_table({entry.name: entry.scores for entry in done})]
     lines += [f"{entry.name} failed: {entry.failure}" for entry in entries if entry.failure]
     lines.append(f"look at {output / 'index.html'}")
-    print_result(facts, "\n".join(lines), as_json=as_json, quiet=quiet)
+    printing.result(facts, "\n".join(lines))
 
 
 def _resolve(name: str) -> Callable[[Stack, NoiseLaw], Fusion]:
@@ -193,13 +181,15 @@ def _read_external(
     return entries
 
 
-def _run_all(names: Sequence[str], stack: Stack, noise: NoiseLaw, *, quiet: bool) -> list[Exhibit]:
+def _run_all(
+    names: Sequence[str], stack: Stack, noise: NoiseLaw, printing: Printing
+) -> list[Exhibit]:
     """Run every method; one that fails says why and does not stop the others."""
     y, x = ((side - min(side, _WARM_UP_SIDE)) // 2 for side in stack.shape[:2])
     window = slice(y, y + _WARM_UP_SIDE), slice(x, x + _WARM_UP_SIDE)
     small = Stack.from_arrays([frame[window].copy() for frame in stack], white=stack.white)
     entries = []
-    with progress_bars(quiet=quiet) as progress:
+    with printing.progress() as progress:
         for count, name in enumerate(names, 1):
             entry = Exhibit(name, "method")
             entries.append(entry)
@@ -229,23 +219,18 @@ def _write_page(
 ) -> dict[str, Any]:
     """Write the pictures and the page; return what results.json says of them."""
     # Pictures to hold the results against.
-    others = [Exhibit(f"frame {k + 1}", "frame", stack[k]) for k in (0, len(stack) - 1)]
+    shown = [*entries, *(Exhibit(f"frame {k + 1}", "frame", stack[k]) for k in (0, len(stack) - 1))]
     if truth is not None:
-        others.append(Exhibit("truth", "truth", truth))
+        shown.append(Exhibit("truth", "truth", truth))
     taken: set[str] = set()
-    shown = []
-    for entry in [*entries, *others]:
-        picture = entry.picture
-        if picture is not None:
-            alike = picture.dtype == stack.dtype
-            white = stack.white if alike else white_of_type(picture.dtype)
-            picture = pages.page_picture(picture, white=white)
+    for entry in shown:
+        if entry.picture is not None:
+            alike = entry.picture.dtype == stack.dtype
+            white = stack.white if alike else white_of_type(entry.picture.dtype)
+            entry.picture = pages.page_picture(entry.picture, white=white)
             entry.file = pages.page_file(entry.name, taken)
-            write_image(transaction.place(folder / entry.file), picture)
-        shown.append(replace(entry, picture=picture))
-    columns = [Column(m, m, scoring.higher_is_better(m), score_digits(m)) for m in metrics]
-    columns.append(Column("seconds", "seconds", False, score_digits("seconds")))
-    details = pages.choose_details([exhibit for exhibit in shown if exhibit.picture is not None])
+            write_image(transaction.place(folder / entry.file), entry.picture)
+    details = pages.choose_details([entry for entry in shown if entry.picture is not None])
     sigma = f"σ {facts['sigma']:.1f}" if facts["sigma"] else "no noise"
     summary = [
         f"{len(stack)} frames",
@@ -255,14 +240,14 @@ def _write_page(
     ]
     note = "Scores q_… hold a result against the noisy frames: keeping noise pays there."
     page = pages.comparison_page(
-        facts["name"], summary, columns, shown, details, note=note if facts["sigma"] else ""
+        facts["name"], summary, metrics, shown, details, note=note if facts["sigma"] else ""
     )
     with written_whole(transaction.place(folder / "index.html"), overwrite=False) as file:
         file.write(page.encode())
-    told = ("name", "kind", "file", "seconds", "scores", "failure")
+    fields = ("name", "kind", "file", "seconds", "scores", "failure")
     return {
         "cofuse": __version__,
-        "higher_is_better": {metric: scoring.higher_is_better(metric) for metric in metrics},
-        "details": [asdict(detail) for detail in details],
-        "results": [{name: getattr(entry, name) for name in told} for entry in entries],
+        "higher_is_better": dict.fromkeys(metrics, True),
+        "details": [detail._asdict() for detail in details],
+        "results": [{name: getattr(entry, name) for name in fields} for entry in entries],
     }

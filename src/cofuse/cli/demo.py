@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cofuse.cli.application import IntoFolder, Output, check_empty, progress_bars
+from cofuse.cli.application import IntoFolder, Output, Printing, check_empty
 from cofuse.cli.simulate import write_simulation
 from cofuse.evaluation.metrics import psnr, ssim
 from cofuse.evaluation.simulation import demo_simulation
@@ -29,7 +29,7 @@ def demo(*, output: Output = Path("cofuse-demo"), overwrite: IntoFolder = False)
     simulation = demo_simulation()
     with Transaction(overwrite=overwrite) as transaction:
         stack = read_stack(write_simulation(simulation, output, transaction))
-        with progress_bars(quiet=False) as progress:
+        with Printing().progress() as progress:
             result = fuse(stack, progress=progress)
         mean = stack.from_levels(np.mean([stack.to_levels(frame) for frame in stack], axis=0))
         pictures = {

@@ -11,15 +11,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from cofuse import __version__
-from cofuse.cli.application import (
-    Json,
-    Overwrite,
-    Quiet,
-    columns,
-    print_result,
-    printable,
-    progress_bars,
-)
+from cofuse.cli.application import Overwrite, Printing, columns
 from cofuse.errors import CofuseError
 from cofuse.evaluation import metrics as scoring
 from cofuse.evaluation.scenes import Scene, find_scenes, gather_scene
@@ -28,9 +20,6 @@ from cofuse.files.decoding import OnDamage
 from cofuse.images import Pixels, Stack
 from cofuse.images.pixels import describe
 from cofuse.progress import Progress
-
-#: Digits after the point, where they are not four.
-_DIGITS = {"psnr": 2, "gradient_error": 3, "seconds": 2}
 
 _MANY = Parameter(consume_multiple=True, negative=(), show_default=False)
 
@@ -47,8 +36,7 @@ def evaluate(
     csv_file: Annotated[Path | None, Parameter(name="--csv")] = None,
     report: Path | None = None,
     overwrite: Overwrite = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    printing: Printing = Printing(),
 ) -> None:
     """Score fused pictures against their sources, and against the truth where it is known.
 
@@ -63,7 +51,7 @@ def evaluate(
     sources
         The frames they were fused from: files or folders.
     truth
-        The sharp picture without noise, for psnr, ssim and gradient_error.
+        The sharp picture without noise, for psnr and ssim.
     clean_sources
         The sources before noise was added: scores against them stand beside the others.
     scenes
@@ -101,22 +89,21 @@ def evaluate(
         check_destination(path, overwrite=overwrite)
     rows = []
     total = sum(len(scene.fused) for scene in plan)
-    with progress_bars(quiet=quiet) as progress:
+    with printing.progress() as progress:
         for scene in plan:
             for row in _scored(scene, names, white=white, on_damage=on_damage):
                 rows.append(row)
                 progress(Progress("scoring", len(rows), total))
-    shown = scoring.score_columns(names, clean=all(scene.clean_sources for scene in plan))
-    facts = _facts(rows, shown)
+    facts = _facts(rows)
     if csv_file:
         with written_whole(csv_file, overwrite=overwrite) as file:
-            file.write(_csv(rows, shown).encode())
+            file.write(_csv(rows).encode())
     if report:
         write_json(report, plain(facts), overwrite=overwrite)
-    words = score_table({m["method"]: m["means"] for m in facts["methods"]}, shown)
+    words = score_table({m["method"]: m["means"] for m in facts["methods"]})
     if scenes is not None:
         words += f"\nmeans over {len(plan)} scene{'s' * (len(plan) > 1)}"
-    print_result(facts, words, as_json=as_json, quiet=quiet)
+    printing.result(facts, words)
 
 
 def _scored(
@@ -154,55 +141,44 @@ def mismatch(path: Path, picture: Pixels, others: str, other: Pixels | Stack) ->
     return CofuseError(f"{path} is {one} but {others} {two}; sizes and colour must agree")
 
 
-def _facts(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> dict[str, Any]:
+def _facts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Scores, and by method their means over the scenes and its ranks."""
+    names = list(rows[0]["scores"])
     of_method: dict[str, list[Mapping[str, float]]] = {}
     for row in rows:
         of_method.setdefault(row["method"], []).append(row["scores"])
     means = {
         # Not fsum, which refuses the infinite PSNR of an exact copy.
-        method: {column: sum(scores[column] for scores in some) / len(some) for column in columns}
+        method: {name: sum(scores[name] for scores in some) / len(some) for name in names}
         for method, some in of_method.items()
     }
-    ranks = _ranks(means, columns)
+    methods = [
+        {"method": method, "means": means[method], "ranks": ranks}
+        | {"mean_rank": sum(ranks.values()) / len(names)}
+        for method, ranks in _ranks(means).items()
+    ]
+    higher = dict.fromkeys(names, True)
+    return {"cofuse": __version__, "higher_is_better": higher, "scores": rows, "methods": methods}
+
+
+def _ranks(means: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, int]]:
+    """Rank every method by every score, 1 for the best; equals share the better rank."""
     return {
-        "cofuse": __version__,
-        "higher_is_better": {column: scoring.higher_is_better(column) for column in columns},
-        "scores": rows,
-        "methods": [
-            {
-                "method": method,
-                "means": scores,
-                "ranks": ranks[method],
-                "mean_rank": sum(ranks[method].values()) / len(columns),
-            }
-            for method, scores in means.items()
-        ],
+        method: {
+            name: 1 + sum(other[name] > score for other in means.values())
+            for name, score in scores.items()
+        }
+        for method, scores in means.items()
     }
 
 
-def _ranks(
-    means: Mapping[str, Mapping[str, float]], columns: Sequence[str]
-) -> dict[str, dict[str, int]]:
-    """Rank of every method in every column."""
-    ranks: dict[str, dict[str, int]] = {method: {} for method in means}
-    for column in columns:
-        values = {method: scores[column] for method, scores in means.items()}
-        for method, place in scoring.rank(
-            values, higher_is_better=scoring.higher_is_better(column)
-        ).items():
-            ranks[method][column] = place
-    return ranks
-
-
-def _csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """One line a picture, values to their last digit."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["method", "scene", "picture", *columns])
+    writer.writerow(["method", "scene", "picture", *rows[0]["scores"]])
     for row in rows:
-        values = [repr(float(row["scores"][column])) for column in columns]
-        writer.writerow([row["method"], row["scene"], row["picture"], *values])
+        writer.writerow([row["method"], row["scene"], row["picture"], *row["scores"].values()])
     return text.getvalue()
 
 
@@ -211,24 +187,16 @@ def split_names(given: Sequence[str]) -> list[str]:
     return [name.strip() for text in given for name in text.split(",") if name.strip()]
 
 
-def score_digits(column: str) -> int:
-    """Digits after the point that are worth reading."""
-    return _DIGITS.get(column.removesuffix("_clean"), 4)
-
-
-def score_table(means: Mapping[str, Mapping[str, float]], names: Sequence[str]) -> str:
+def score_table(means: Mapping[str, Mapping[str, float]]) -> str:
     """Lay scores out for people: the longer list downwards, ranks beside the values."""
-    ranks = _ranks(means, names)
-    up, down = tuple(printable("↑↓", "+-"))
-    arrows = [up if scoring.higher_is_better(name) else down for name in names]
-    heads = [name.replace("_clean", " (clean)") for name in names]
-    cells = [["", *(f"{head} {arrow}" for head, arrow in zip(heads, arrows, strict=True))]]
+    many = len(means) > 1
+    ranks = _ranks(means)
+    names = list(next(iter(means.values())))
+    cells = [["", *(name.replace(scoring.CLEAN, " (clean)") for name in names)]]
     for method, scores in means.items():
-        values = [f"{scores[name]:.{score_digits(name)}f}" for name in names]
-        if len(means) > 1:
-            values = [f"{v} ({ranks[method][n]})" for v, n in zip(values, names, strict=True)]
-        cells.append([method, *values])
+        values = [f"{scores[name]:.{scoring.digits(name)}f}" for name in names]
+        places = [f" ({ranks[method][name]})" if many else "" for name in names]
+        cells.append([method, *map("".join, zip(values, places, strict=True))])
     if len(means) < len(names):
         cells = [list(row) for row in zip(*cells, strict=True)]
-    best = "; (1) is the best" if len(means) > 1 else ""
-    return "\n".join([*columns(cells), f"{up} more is better, {down} less is better{best}"])
+    return "\n".join([*columns(cells), "more is better" + "; (1) is the best" * many])

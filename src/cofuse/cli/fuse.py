@@ -11,21 +11,13 @@ from typing import Annotated, Literal
 from cyclopts import Group, Parameter
 
 from cofuse.cli import say
-from cofuse.cli.application import (
-    COMMON,
-    Flag,
-    Json,
-    Output,
-    Quiet,
-    Whole,
-    print_result,
-    progress_bars,
-)
+from cofuse.cli.application import COMMON, Flag, Output, Printing, Whole
 from cofuse.errors import CofuseError
 from cofuse.jobs.options import Aligning, Fusing, Maps, Reading, Request, Writing
 
 #: What most people need is shown first, all else in groups of its own.
 _COMMON = Parameter(group=COMMON)
+HIDDEN = Parameter(parse=False)
 _FUSION, _MAPS, _ALIGNMENT, _FILES = (
     Parameter(name="*", group=Group(name, sort_key=number), show_choices=False)
     for number, name in enumerate(
@@ -59,6 +51,14 @@ class AligningOptions(Aligning):
     align_only: Flag = False
 
 
+@dataclass(frozen=True)
+class PlacingOptions(AligningOptions):
+    """Those of a command that finds where frames lie, and writes something else."""
+
+    save_transforms: Annotated[Path | None, HIDDEN] = None
+    align_only: Annotated[bool, HIDDEN] = False
+
+
 @_FILES
 @dataclass(frozen=True)
 class ReadingOptions(Reading):
@@ -88,8 +88,7 @@ def fuse(
     reading: ReadingOptions = ReadingOptions(),
     maps: MapOptions = MapOptions(),
     writing: WritingOptions = WritingOptions(),
-    quiet: Quiet = False,
-    as_json: Json = False,
+    printing: Printing = Printing(),
 ) -> None:
     """Fuse pictures focused at different distances into one sharp picture, and remove noise.
 
@@ -110,9 +109,9 @@ def fuse(
     start = time.perf_counter()
     check_pictures(pictures, "fuse")
     job = Job(Request(pictures, output, reading, aligning, fusing, writing, maps))
-    if not (quiet or as_json):
+    if not (printing.quiet or printing.as_json):
         say(job.plan)
-    with progress_bars(quiet=quiet) as progress:
+    with printing.progress() as progress:
         if aligning.align_only:
             alignment = job.align_only(progress)
             facts = alignment_facts(alignment)
@@ -124,4 +123,4 @@ def fuse(
             outcome = job.run(progress)
             facts, words = outcome.report, outcome.summary()
     words = f"{words}, {time.perf_counter() - start:.1f} s: {output}"
-    print_result(facts, words, as_json=as_json, quiet=quiet)
+    printing.result(facts, words)

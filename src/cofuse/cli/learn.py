@@ -7,16 +7,7 @@ from pathlib import Path
 
 from cofuse import __version__
 from cofuse.arguments import check_number
-from cofuse.cli.application import (
-    Flag,
-    Json,
-    Output,
-    Overwrite,
-    Quiet,
-    Whole,
-    print_result,
-    progress_bars,
-)
+from cofuse.cli.application import Flag, Output, Overwrite, Printing, Whole
 from cofuse.errors import CofuseError
 from cofuse.files import check_destination, picture_files, read_image, written_whole
 from cofuse.images import Stack
@@ -44,8 +35,7 @@ def learn(
     seed: Whole = _DEFAULTS.seed,
     name: str | None = None,
     overwrite: Overwrite = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    printing: Printing = Printing(),
 ) -> None:
     """Learn an analysis operator from sharp pictures.
 
@@ -101,7 +91,7 @@ def learn(
     }
     samples = sample_patches(pictures, patch_size=patch_size, count=patches, seed=seed)
     learner = learn_separable_operator if separable else learn_operator
-    with progress_bars(quiet=quiet) as progress:
+    with printing.progress() as progress:
         learned = learner(
             samples, settings, name=name or output.stem, provenance=provenance, progress=progress
         )
@@ -115,4 +105,4 @@ def learn(
         f"{output}"
     )
     facts = {"reason": trace.reason, "history": trace.history}
-    print_result(facts, words, as_json=as_json, quiet=quiet)
+    printing.result(facts, words)

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 from cyclopts import Parameter
 
-from cofuse.cli.application import (
-    Json,
-    Output,
-    Overwrite,
-    Quiet,
-    columns,
-    print_result,
-    printable,
-    progress_bars,
-)
-from cofuse.cli.fuse import AligningOptions, ReadingOptions, check_pictures
+from cofuse.cli.application import Output, Overwrite, Printing, columns, printable
+from cofuse.cli.fuse import PlacingOptions, ReadingOptions, check_pictures
 from cofuse.images import Stack
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.law import WAVELENGTHS
 from cofuse.sensor.plot import luminance_and_chroma
-
-_HIDDEN = Parameter(parse=False)
 
 #: Frames whose noise levels differ by less than this factor are not listed.
 _ALIKE = 1.05
@@ -33,22 +21,14 @@ _ALIKE = 1.05
 _LISTED = 16
 
 
-@dataclass(frozen=True)
-class NoiseAligning(AligningOptions):
-    # These write something else.
-    save_transforms: Annotated[Path | None, _HIDDEN] = None
-    align_only: Annotated[bool, _HIDDEN] = False
-
-
 def noise(
     *pictures: Annotated[str, Parameter(allow_leading_hyphen=True)],
     output: Output | None = None,
     plot: Path | None = None,
-    reading: ReadingOptions = ReadingOptions(),  # noqa: B008 - frozen
-    aligning: NoiseAligning = NoiseAligning(),
+    reading: ReadingOptions = ReadingOptions(),
+    aligning: PlacingOptions = PlacingOptions(),
     overwrite: Overwrite = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    printing: Printing = Printing(),
 ) -> None:
     """Estimate the noise of frames: by frequency, frame, colour and brightness.
 
@@ -70,7 +50,7 @@ def noise(
     from cofuse.jobs.run import noise_of_files
 
     check_pictures(pictures, "noise")
-    with progress_bars(quiet=quiet) as progress:
+    with printing.progress() as progress:
         law, stack = noise_of_files(
             pictures,
             reading,
@@ -81,7 +61,7 @@ def noise(
             progress=progress,
         )
     facts = {"frames": stack.names, "sigma_counts": law.sigma * (stack.white / 255.0)}
-    print_result(facts | law.facts(), noise_table(law, stack), as_json=as_json, quiet=quiet)
+    printing.result(facts | law.facts(), noise_table(law, stack))
 
 
 def noise_table(law: NoiseLaw, stack: Stack) -> str:

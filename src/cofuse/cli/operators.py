@@ -1,4 +1,4 @@
-"""``cofuse operators``: list, picture and check analysis operators."""
+"""``cofuse operators``: list and picture analysis operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cofuse.files import write_image
 from cofuse.files.previews import filter_grid
 from cofuse.operators import SHIPPED_OPERATORS, AnalysisOperator, coherence, load_operator
 
-operators = App(name="operators", help="List, show and check analysis operators.")
+operators = App(name="operators", help="List and show analysis operators.")
 
 
 @operators.command(name="list")
@@ -31,7 +31,7 @@ def show(
     output: Output | None = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Show an operator: its facts, and its filters as a picture.
+    """Check an operator and show it: its facts, and its filters as a picture.
 
     Parameters
     ----------
@@ -47,18 +47,6 @@ def show(
     print(_summary(operator))
     print(json.dumps(dict(operator.provenance), indent=2))
     print(f"filters: {path}")
-
-
-@operators.command
-def check(file: str) -> None:
-    """Check an operator file; says what is wrong and exits with 2 if anything is.
-
-    Parameters
-    ----------
-    file
-        The operator file (or name).
-    """
-    print(_summary(load_operator(file)))
 
 
 def _summary(operator: AnalysisOperator) -> str:

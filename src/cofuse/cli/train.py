@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cofuse.arguments import check, check_number
 from cofuse.cli import say
-from cofuse.cli.application import Flag, Json, Output, Quiet, Whole, print_result
+from cofuse.cli.application import Flag, Output, Printing, Whole
 from cofuse.errors import CofuseError
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ def train(
     device: str = "auto",
     helpers: Whole = 0,
     seed: Whole = 0,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    printing: Printing = Printing(),
 ) -> None:
     """Train the networks of the preset auto on stacks made of photographs; wants the extra "gpu".
 
@@ -108,7 +107,7 @@ def train(
         torch.from_numpy(pictures).to(place),
         settings,
         start=start,
-        say=lambda course: None if quiet else say(_line(course)),
+        say=lambda course: None if printing.quiet else say(_line(course)),
     )
     card = {
         "cofuse": __version__,
@@ -129,7 +128,7 @@ def train(
         (made / _CARD).write_text(json.dumps(card, indent=1) + "\n", "utf-8")
         made.rename(output)
     words = f"{course.step} steps on {card['device']} with {len(pictures)} photographs: {output}"
-    print_result(card, words, as_json=as_json, quiet=quiet)
+    printing.result(card, words)
 
 
 def _line(course: Course) -> str:

@@ -1,26 +1,27 @@
 """A page to compare pictures on: scores in a table, details side by side, all at full size.
 
-The page needs the picture files beside it and nothing else: styles and the script stand in it,
-magnified details are part of it, and it asks no server for anything.
+The page needs the picture files beside it and nothing else: styles, the script and the magnified
+details stand in it, and it asks no server for anything.
 """
 
 from __future__ import annotations
 
 import base64
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib import resources
 from string import Template
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
-Pixels = NDArray[Any]
+from cofuse.evaluation.metrics import digits
+from cofuse.evaluation.metrics.with_truth import box_inside
+from cofuse.images import Pixels
 
 
 @dataclass
@@ -28,7 +29,7 @@ class Exhibit:
     """One picture of the page, or why it is missing (``failure``).
 
     ``kind`` is ``"method"``, ``"external"``, ``"frame"`` or ``"truth"``; the first two are in the
-    table, with their ``scores`` by `Column.key` and the ``seconds`` it took. ``file`` is the name,
+    table, with their ``scores`` by metric and the ``seconds`` they took. ``file`` is the name,
     beside the page, of the file that holds ``picture``, (H, W) or (H, W, 3) of 8 or 16 bits.
     """
 
@@ -45,18 +46,13 @@ class Exhibit:
         """The file's name as an attribute of HTML."""
         return escape(quote(self.file or ""))
 
-
-class Column(NamedTuple):
-    """One column of the table."""
-
-    key: str
-    label: str
-    higher_is_better: bool
-    digits: int
+    @property
+    def in_table(self) -> bool:
+        """Whether it is one of the pictures that are compared."""
+        return self.kind in ("method", "external")
 
 
-@dataclass(frozen=True)
-class Detail:
+class Detail(NamedTuple):
     """A square of a picture."""
 
     left: int
@@ -69,17 +65,17 @@ def choose_details(exhibits: Sequence[Exhibit]) -> list[Detail]:
 
     Detail is that of the truth or, without one, of the first method.
     """
-    methods = [_grey(e) for e in exhibits if e.kind in ("method", "external")]
+    methods = [_grey(e) for e in exhibits if e.in_table]
     truths = [_grey(e) for e in exhibits if e.kind == "truth"]
     reference = (truths or methods)[0]
     height, width = reference.shape
     side = min(max(min(height, width) // 6, 24), 160, height, width)
     mean = np.mean(methods, axis=0)
     # Noise is everywhere; what is left after a little smoothing is blur, halos and seams.
-    smooth = [np.abs(_box(np.pad(grey - mean, 2, mode="edge"), 5)) for grey in methods]
-    unlike = _box(np.sum(smooth, axis=0), side)
+    smooth = [np.abs(box_inside(np.pad(grey - mean, 2, mode="edge"), 5)) for grey in methods]
+    unlike = box_inside(np.sum(smooth, axis=0), side)
     slope = np.abs(np.diff(reference, axis=0))[:, :-1] + np.abs(np.diff(reference, axis=1))[:-1]
-    busy = _box(np.pad(slope, ((0, 1), (0, 1))), side)
+    busy = box_inside(np.pad(slope, ((0, 1), (0, 1))), side)
     reach = max(side + side // 4, min(height, width) // 2)
     details: list[Detail] = []
     for merit in (unlike, busy, unlike):  # apart, to see more than one corner
@@ -96,7 +92,7 @@ def choose_details(exhibits: Sequence[Exhibit]) -> list[Detail]:
 def comparison_page(
     title: str,
     facts: Sequence[str],
-    columns: Sequence[Column],
+    metrics: Sequence[str],
     exhibits: Sequence[Exhibit],
     details: Sequence[Detail],
     *,
@@ -126,7 +122,7 @@ def comparison_page(
         note=escape(note),
         style=_part("comparison.css"),
         script=_part("comparison.js"),
-        table=_table(columns, exhibits),
+        table=_table(metrics, exhibits),
         chips="\n".join(chips),
         marks="".join(marks),
         width=width,
@@ -161,38 +157,36 @@ def _part(name: str) -> str:
     return resources.files("cofuse").joinpath("data", "pages", name).read_text("utf-8")
 
 
-def _table(columns: Sequence[Column], exhibits: Sequence[Exhibit]) -> str:
-    """Scores, one row a method, the best of every column marked."""
-    rows = [e for e in exhibits if e.kind in ("method", "external")]
-    scores = [e.scores | ({} if e.seconds is None else {"seconds": e.seconds}) for e in rows]
-    best, heads = {}, ""
-    for column in columns:
-        found = (own.get(column.key, math.nan) for own in scores)
-        values = [value for value in found if not math.isnan(value)]
-        if len(values) > 1:
-            best[column.key] = (max if column.higher_is_better else min)(values)
-        arrow, word = ("↑", "more") if column.higher_is_better else ("↓", "less")
-        heads += f'\n<th scope="col" title="{word} is better">{escape(column.label)} {arrow}</th>'
+def _table(metrics: Sequence[str], exhibits: Sequence[Exhibit]) -> str:
+    """Scores and seconds, one row a method, the best of every column marked."""
+    rows = [e for e in exhibits if e.in_table]
+    heads, cells = "", [""] * len(rows)
+    for column in (*metrics, "seconds"):
+        timed = column == "seconds"
+        values = [e.seconds if timed else e.scores.get(column) for e in rows]
+        known = [value for value in values if value is not None]
+        best = (min if timed else max)(known) if len(known) > 1 else None
+        arrow, word = ("↓", "less") if timed else ("↑", "more")
+        heads += f'\n<th scope="col" title="{word} is better">{escape(column)} {arrow}</th>'
+        for number, value in enumerate(values):
+            text = "–" if value is None else _rounded(value, 2 if timed else digits(column))
+            mark = ' class="best"' if value is not None and value == best else ""
+            cells[number] += f"<td{mark}>{text}</td>"
     body = ""
-    for exhibit, own in zip(rows, scores, strict=True):
-        attribute, cells = f'data-show="{exhibit.link}"', ""
-        for column in columns:
-            value = own.get(column.key)
-            text = "–" if value is None else _rounded(value, column.digits)
-            is_best = value is not None and value == best.get(column.key)
-            cells += f'<td class="best">{text}</td>' if is_best else f"<td>{text}</td>"
+    for exhibit, row in zip(rows, cells, strict=True):
+        attribute = f'data-show="{exhibit.link}"'
         if exhibit.picture is None:
             attribute, reason = 'class="failed"', escape(exhibit.failure or "no picture")
-            cells = f'<td colspan="{len(columns)}">{reason}</td>'
-        body += f'\n<tr {attribute}><th scope="row">{escape(exhibit.name)}</th>{cells}</tr>'
+            row = f'<td colspan="{len(metrics) + 1}">{reason}</td>'
+        body += f'\n<tr {attribute}><th scope="row">{escape(exhibit.name)}</th>{row}</tr>'
     head = f'<div class="scroll"><table>\n<thead><tr><th></th>{heads}\n</tr></thead>'
     return f"{head}<tbody>{body}\n</tbody></table></div>"
 
 
-def _rounded(value: float, digits: int) -> str:
-    """Round to a number of digits, but never a small value to zero."""
-    least = 10.0**-digits
-    return f"&lt;{least:.{digits}f}" if 0 < value < least / 2 else f"{value:.{digits}f}"
+def _rounded(value: float, places: int) -> str:
+    """Round to some places after the point, but never a small value to zero."""
+    least = 10.0**-places
+    return f"&lt;{least:.{places}f}" if 0 < value < least / 2 else f"{value:.{places}f}"
 
 
 def _detail(number: int, detail: Detail, exhibits: Sequence[Exhibit]) -> str:
@@ -224,12 +218,3 @@ def _grey(exhibit: Exhibit) -> NDArray[np.float32]:
     assert exhibit.picture is not None
     levels = np.atleast_3d(_eight_bits(exhibit.picture))
     return np.asarray(levels.mean(axis=2, dtype=np.float32))
-
-
-def _box(values: NDArray[Any], side: int) -> NDArray[np.float64]:
-    """Mean over every square of the given side that lies inside."""
-    import cv2
-
-    height, width = (length - side + 1 for length in values.shape)
-    means = cv2.boxFilter(np.asarray(values, np.float64), -1, (side, side), anchor=(0, 0))
-    return np.asarray(means, np.float64)[:height, :width]

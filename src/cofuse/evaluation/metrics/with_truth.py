@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cofuse.arguments import check
 from cofuse.errors import CofuseError
-from cofuse.images import LUMINANCE_WEIGHTS
+from cofuse.images import LUMINANCE_WEIGHTS, Pixels
 
-Pixels = NDArray[Any]
 Values = NDArray[np.float64]
 
 #: Types of pictures in 8-bit grey levels; others have a white of their own.
@@ -68,29 +68,6 @@ def ssim(image: ArrayLike, truth: ArrayLike, *, white: float = 255.0) -> float:
             sums.append(float(similarity.sum()))
             windows += similarity.size
     return math.fsum(sums) / windows
-
-
-def gradient_error(image: ArrayLike, truth: ArrayLike, *, white: float = 255.0) -> float:
-    r"""Root mean square error of the gradient, in 8-bit grey levels a pixel; less is better.
-
-    .. math:: \frac{255}{w} \sqrt{\tfrac1N \sum_n |\nabla I_n - \nabla T_n|^2}
-
-    with ∇ by Sobel filters divided by 8, over the pixels that have all their neighbours. Unlike
-    the PSNR it does not see a constant offset, and it weighs seams, halos and lost texture most.
-    """
-    import cv2
-
-    first, second = _check_pair(image, truth, white)
-    squares, pixels = [], 0
-    for rows in bands(first.shape, 3):
-        for channel in range(first.shape[2]):
-            difference = first[rows, :, channel].astype(np.float64) - second[rows, :, channel]
-            # The filters are linear: one pass over the difference gives both gradients' difference.
-            for order in ((1, 0), (0, 1)):
-                slope = cv2.Sobel(difference, cv2.CV_64F, *order, scale=1 / 8)[1:-1, 1:-1]
-                squares.append(float((slope * slope).sum()))
-            pixels += slope.size
-    return 255.0 / white * math.sqrt(math.fsum(squares) / pixels)
 
 
 def to_grey(rgb: ArrayLike) -> Pixels:
@@ -149,6 +126,15 @@ def mean_inside(values: Values, window: Values) -> Values:
     return np.asarray(means, dtype=np.float64)[:height, :width]
 
 
+def box_inside(values: NDArray[Any], side: int) -> Values:
+    """Mean over every square of a side that lies wholly inside the picture."""
+    import cv2
+
+    height, width = (length - side + 1 for length in values.shape)
+    means = cv2.boxFilter(np.asarray(values, np.float64), -1, (side, side), anchor=(0, 0))
+    return np.asarray(means, np.float64)[:height, :width]
+
+
 def check_pictures(
     pictures: Mapping[str, ArrayLike],
     types: Sequence[type],
@@ -181,8 +167,7 @@ def check_pictures(
 
 def _check_pair(image: ArrayLike, truth: ArrayLike, white: float) -> tuple[Pixels, Pixels]:
     """Refuse what cannot be compared with the truth; return both as arrays of (H, W, channels)."""
-    if not (np.isfinite(white) and white > 0):
-        raise CofuseError(f"`white` is {white}; expected a positive number")
+    check("white", white, "a positive number", lambda given: 0 < given < math.inf)
     expected = "(height, width) or (height, width, channels)"
     pair = {"the picture": image, "the truth": truth}
     first, second = check_pictures(pair, (*GREY_TYPES, np.uint16), (2, 3), expected)

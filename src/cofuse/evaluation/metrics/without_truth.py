@@ -16,13 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from cofuse.errors import CofuseError
 from cofuse.evaluation.metrics.with_truth import (
     GREY_TYPES,
-    Pixels,
     Values,
     bands,
     check_pictures,
     gaussian_window,
     mean_inside,
 )
+from cofuse.images import Pixels
 
 Sources = Sequence[ArrayLike]
 
