@@ -9,19 +9,13 @@ import pytest
 
 from cofuse.errors import CofuseError
 from cofuse.evaluation.baselines import METHODS, resolve_method, told_noise
-from cofuse.evaluation.baselines.denoising import denoise_picture, denoise_tv
-from cofuse.evaluation.baselines.fusing import (
-    _all_blocks_agree,
-    _block_variance,
-    _choose_majority,
-    _collapse,
-    _descriptor_norm,
-    _drop_small_regions,
-    _guided_filter,
-    _laplacian_pyramid,
-    _spatial_frequency,
+from cofuse.evaluation.baselines.copying import (
+    choose_majority,
+    descriptor_norm,
     fuse_dct_variance,
 )
+from cofuse.evaluation.baselines.denoising import denoise_picture, denoise_tv
+from cofuse.evaluation.baselines.mixing import guided_filter
 from cofuse.evaluation.metrics import psnr, to_grey
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.images import Stack
@@ -138,15 +132,6 @@ def test_average_is_the_mean(dtype, colour):
     assert np.abs(image - mean).max() <= limit
 
 
-@pytest.mark.parametrize("shape", [(64, 64), (37, 53), (5, 90), (2, 3), (1, 1)])
-def test_pyramid_is_undone_by_its_inverse(shape):
-    picture = np.random.default_rng(0).uniform(0, 255, shape).astype(np.float32)
-    depth = int(np.log2(min(shape)))
-    pyramid = _laplacian_pyramid(picture, depth)
-    assert len(pyramid) == depth + 1
-    np.testing.assert_allclose(_collapse(pyramid), picture, atol=1e-4)
-
-
 @named("laplacian", "dwt")
 def test_constants_are_averaged(method):
     frames = [np.full((40, 44), value, np.uint8) for value in (10, 20, 60)]
@@ -183,7 +168,7 @@ def test_guided_filter_solves_its_regression():
     for y, x in np.ndindex(guide.shape):
         window = np.s_[max(y - radius, 0) : y + radius + 1, max(x - radius, 0) : x + radius + 1]
         expected[y, x] = slope[window].mean() * guide[y, x] + offset[window].mean()
-    filtered = _guided_filter(guide, mask, radius, epsilon)
+    filtered = guided_filter(guide, mask, radius, epsilon)
     np.testing.assert_allclose(filtered, np.clip(expected, 1e-9, 1.0), atol=1e-12)
 
 
@@ -221,22 +206,20 @@ def test_five_frames_are_sorted_out(method):
     assert psnr(fusion.image, scene.truth) > max(psnr(f, scene.truth) for f in scene.frames) + 2.0
 
 
-def test_variance_of_pixels_is_that_of_dct_coefficients():
-    block = np.random.default_rng(0).uniform(0, 255, (8, 8))
-    d = cv2.dct(block)
-    expected = (np.square(d).sum() - d[0, 0] ** 2) / 64
-    np.testing.assert_allclose(_block_variance(block.astype(np.float32)), [[expected]], rtol=1e-5)
+@pytest.mark.parametrize("n", [2, 5, 8, 9])
+def test_a_block_goes_to_the_largest_spatial_frequency(n):
+    blocks = np.random.default_rng(n).uniform(0, 1, (7, n, n))
+    slopes = [np.square(np.diff(blocks, axis=axis)).sum(axis=(1, 2)) for axis in (1, 2)]
+    fusion = METHODS["sf-dct"](Stack.from_arrays(list(blocks)), block_size=n)
+    assert (fusion.source_map == np.sum(slopes, axis=0).argmax()).all()
 
 
-def test_majority_mends_lone_decisions_and_keeps_ties():
-    choice = np.zeros((5, 6), np.uint8)
-    choice[2, 2] = 3
-    assert not _choose_majority(choice, 4).any()
-    halves = np.zeros((2, 2), np.uint8)
-    halves[:, 1] = 1
-    np.testing.assert_array_equal(_choose_majority(halves, 2), halves)
-    three = np.array([[0, 1, 1], [0, 2, 1], [0, 0, 1]], np.uint8)
-    assert _choose_majority(three, 3)[1, 1] == 0  # four votes each for 0 and 1: the earlier
+@pytest.mark.parametrize("seed", range(4))
+def test_a_block_goes_to_the_largest_energy_of_dct_coefficients(seed):
+    blocks = np.random.default_rng(seed).uniform(0, 1, (7, 8, 8))
+    energy = [np.square(cv2.dct(block)).sum() - cv2.dct(block)[0, 0] ** 2 for block in blocks]
+    fusion = METHODS["dct-variance"](Stack.from_arrays(list(blocks)))
+    assert (fusion.source_map == np.argmax(energy)).all()
 
 
 def test_majority_is_the_plain_definition():
@@ -247,26 +230,7 @@ def test_majority_is_the_plain_definition():
         votes = np.bincount(near.ravel(), minlength=4)
         if votes[choice[y, x]] < votes.max():
             expected[y, x] = votes.argmax()
-    np.testing.assert_array_equal(_choose_majority(choice, 4), expected)
-
-
-def test_certain_pixels_lie_in_won_blocks_only():
-    rng, side = np.random.default_rng(0), 3
-    won = rng.random((7, 9)) < 0.8
-    agreed = _all_blocks_agree(won, side)
-    assert agreed.shape == (9, 11)
-    for y, x in np.ndindex(agreed.shape):
-        blocks = won[max(y - side + 1, 0) : y + 1, max(x - side + 1, 0) : x + 1]
-        assert agreed[y, x] == blocks.all()
-
-
-def test_small_regions_and_small_holes_go():
-    mask = np.zeros((30, 30), dtype=bool)
-    mask[5:25, 5:25] = True
-    expected = mask.copy()
-    mask[10:12, 10:12] = False
-    mask[0, 0:3] = True
-    np.testing.assert_array_equal(_drop_small_regions(mask, 5), expected)
+    np.testing.assert_array_equal(choose_majority(choice, 4), expected)
 
 
 def test_descriptor_norm_is_the_sum_of_all_bins_and_cells():
@@ -277,15 +241,7 @@ def test_descriptor_norm_is_the_sum_of_all_bins_and_cells():
     # The slope is 1 and points along one direction: |cos|⁹ of the other bins is 2 · 2^(-4.5).
     expected = cells * (1.0 + 2.0 * np.sqrt(0.5) ** 9)
     for picture in (slope, np.ascontiguousarray(slope.T)):
-        np.testing.assert_allclose(_descriptor_norm(picture)[32, 32], expected, rtol=1e-4)
-
-
-@pytest.mark.parametrize("n", [2, 5, 8, 9])
-def test_spatial_frequency_equals_its_definition(n):
-    blocks = np.random.default_rng(n).uniform(0, 255, (7, 3, n, n))
-    rows = (np.diff(blocks, axis=-1) ** 2).sum(axis=(-2, -1)) / n**2
-    columns = (np.diff(blocks, axis=-2) ** 2).sum(axis=(-2, -1)) / n**2
-    np.testing.assert_allclose(_spatial_frequency(blocks), np.sqrt(rows + columns), rtol=1e-10)
+        np.testing.assert_allclose(descriptor_norm(picture)[32, 32], expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("shape", [(32, 40), (33, 47), (8, 8), (9, 23), (15, 8)])

@@ -97,6 +97,11 @@ def test_pictures_of_any_layout_and_type_are_taken() -> None:
         np.testing.assert_array_equal(operator.activity(same), expected)
 
 
+def test_pictures_below_patch_size_are_refused() -> None:
+    with pytest.raises(CofuseError, match="smaller than a patch of 7x7"):
+        load_operator("dct-7").activity(np.zeros((6, 20)))
+
+
 @given(st.integers(2, 5), st.integers(1, 5), st.data(), SEEDS)
 @settings(deadline=None, max_examples=40)
 def test_cosupport_is_the_cheapest_independent_set_of_its_rank(

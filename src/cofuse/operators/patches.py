@@ -26,7 +26,7 @@ def patch_positions(shape: tuple[int, ...], patch_size: int, stride: int) -> Pos
         )
     if min(shape[:2]) < patch_size:
         raise CofuseError(
-            f"a picture of {shape[1]}x{shape[0]} pixels is smaller than the operator's patch of "
+            f"a picture of {shape[1]}x{shape[0]} pixels is smaller than a patch of "
             f"{patch_size}x{patch_size}; use an operator for smaller patches"
         )
     ys, xs = (

@@ -13,21 +13,8 @@ from typing import Any
 
 from cofuse.arguments import check_sigma
 from cofuse.errors import CofuseError
-from cofuse.evaluation.baselines.denoising import (
-    DENOISERS,
-    PlaneDenoiser,
-    denoise_picture,
-    denoise_tv,
-)
-from cofuse.evaluation.baselines.fusing import (
-    fuse_average,
-    fuse_dct_variance,
-    fuse_dwt,
-    fuse_focus_measure,
-    fuse_guided_filter,
-    fuse_laplacian,
-    fuse_sf_dct,
-)
+from cofuse.evaluation.baselines import copying, mixing
+from cofuse.evaluation.baselines.denoising import DENOISERS, PlaneDenoiser, denoise_picture
 from cofuse.evaluation.baselines.sr_ksvd import fuse_sr_ksvd
 from cofuse.images import Fusion, Stack
 
@@ -43,13 +30,12 @@ def told_noise(
     before: PlaneDenoiser | None = None,
     after: PlaneDenoiser | None = None,
 ) -> Method:
-    """Let a method that knows nothing of noise be told its level; the result records it.
+    """Give a method that knows nothing of noise the argument ``sigma``; the result records it.
 
-    A denoiser ``before`` works on every frame, which is then fused as if it were clean. All are
-    kept, since a method may read a frame more than once. A denoiser ``after`` works on the result
-    and is given ``sigma``, the noise of one frame. That is right where pixels are copied; methods
-    that average leave less, methods that pick the largest detail more, neither of it white.
-    Pictures are rounded to the type of the stack only once, in the end.
+    A denoiser ``before`` works on every frame, which is then fused as if it were clean. A denoiser
+    ``after`` works on the result and is given ``sigma``, the noise of one frame. That is right
+    where pixels are copied; methods that average leave less, methods that pick the largest detail
+    more, neither of it white. Pictures are rounded to the type of the stack once, in the end.
     """
 
     def method(stack: Stack, *, sigma: float = 0.0, **settings: Any) -> Fusion:
@@ -58,7 +44,7 @@ def told_noise(
             return replace(fuse(stack, **settings), sigma=sigma)
         readers = [lambda k=k: stack.to_levels(stack[k]) for k in range(len(stack))]
         levels = Stack(readers, white=255.0, names=stack.names)
-        if before:
+        if before:  # and keep all frames: a method may read one more than once
             frames = [denoise_picture(frame, sigma, before) for frame in levels]
             levels = Stack.from_arrays(frames, white=255.0, names=stack.names)
         fusion = fuse(levels, **settings)
@@ -70,14 +56,14 @@ def told_noise(
 
 #: The methods by name; heavy packages are imported when a method first runs.
 METHODS: dict[str, Method] = {
-    "average": told_noise(fuse_average),
-    "laplacian": told_noise(fuse_laplacian),
-    "dwt": told_noise(fuse_dwt),
-    "dct-variance": told_noise(fuse_dct_variance),
-    "gff": told_noise(fuse_guided_filter),
-    "focus-measure": told_noise(fuse_focus_measure),
+    "average": told_noise(mixing.fuse_average),
+    "laplacian": told_noise(mixing.fuse_laplacian),
+    "dwt": told_noise(mixing.fuse_dwt),
+    "dct-variance": told_noise(copying.fuse_dct_variance),
+    "gff": told_noise(mixing.fuse_guided_filter),
+    "focus-measure": told_noise(copying.fuse_focus_measure),
     # The method has no model of noise; total variation is the usual remedy.
-    "sf-dct": told_noise(fuse_sf_dct, before=denoise_tv),
+    "sf-dct": told_noise(copying.fuse_sf_dct, before=DENOISERS["tv"]),
     "sr-ksvd": fuse_sr_ksvd,
 }
 

@@ -65,20 +65,14 @@ def fuse_sr_ksvd(
     Returns
     -------
     Fusion
-        Its ``source_map`` names, for every pixel, the frame chosen by the patch whose centre is
-        nearest.
+        With the frame chosen by the patch whose centre is nearest to each pixel as source map.
     """
     n = patch_size
     check_sigma(sigma)
     atoms = load_dictionary(n)
-    if min(stack.height, stack.width) < n:
-        raise CofuseError(
-            f"the frames are {stack.width}x{stack.height} px, smaller than a patch of {n}x{n}"
-        )
     ys, xs = patch_positions(stack.shape, n, stride)
-    channels = 3 if stack.is_colour else 1
-    luminance_gain = float(np.linalg.norm(LUMINANCE_WEIGHTS)) if stack.is_colour else 1.0
-    limits = [max(0.1, 1.15 * s * n) for s in (sigma, sigma * luminance_gain)]
+    channels, gain = (3, np.linalg.norm(LUMINANCE_WEIGHTS)) if stack.is_colour else (1, 1.0)
+    limits = [max(0.1, 1.15 * s * n) for s in (sigma, sigma * float(gain))]
     choice = np.zeros((len(ys), len(xs)), np.min_scalar_type(len(stack) - 1))
     total = np.zeros((channels + 1, stack.height, stack.width), np.float32)
     band = max(1, band_bytes // (4 * n * n * len(xs) * (1 + 2 * channels)))
@@ -91,19 +85,18 @@ def fuse_sr_ksvd(
             plane += add_patches(rows.T, plane.shape, positions)
     levels = np.moveaxis(total[:-1] / total[-1], 0, -1).reshape(stack.shape)
     near = np.ix_(_nearest(ys, n, stack.height), _nearest(xs, n, stack.width))
-    image = stack.from_levels(levels)
-    return Fusion(image=image, source_map=choice[near], sigma=float(sigma))
+    return Fusion(image=stack.from_levels(levels), source_map=choice[near], sigma=float(sigma))
 
 
 def load_dictionary(patch_size: int) -> Floats:
-    """Load the shipped dictionary for patches of n × n pixels, shape (n², 256)."""
+    """Load the dictionary that comes for patches of n × n pixels, shape (n², 256)."""
     if patch_size not in SHIPPED_PATCH_SIZES:
         raise CofuseError(
             f"no dictionary is shipped for patches of {patch_size}x{patch_size}; expected a side "
             f"of {', '.join(map(str, SHIPPED_PATCH_SIZES))}"
         )
     shipped = resources.files("cofuse").joinpath("data", "dictionaries", f"ksvd-{patch_size}.npz")
-    with resources.as_file(shipped) as path, np.load(path, allow_pickle=False) as archive:
+    with shipped.open("rb") as file, np.load(file) as archive:
         return np.asarray(archive["dictionary"], np.float32)
 
 
