@@ -15,7 +15,7 @@ import cofuse
 from cofuse import CofuseError
 from cofuse.arguments import MOST_SIGMA, check_number
 from cofuse.evaluation.baselines import METHODS
-from cofuse.evaluation.simulation import demo_simulation, sample_picture
+from cofuse.evaluation.simulation import sample_picture
 from cofuse.learning import LearningSettings, sample_patches
 
 FRAMES = [np.random.default_rng(k).integers(0, 256, (24, 20), np.uint8) for k in range(3)]
@@ -183,7 +183,6 @@ def test_a_wrong_argument_is_named_with_what_was_expected(function, name, value)
         lambda: sample_patches([FRAMES[0]], patch_size=4, count=99_999_999_999, seed=0),
         lambda: sample_patches([FRAMES[0]], patch_size="x", count=10, seed=0),
         lambda: sample_patches([FRAMES[0]], patch_size=4, count=10, seed="x"),
-        lambda: demo_simulation(frames=0),
         lambda: METHODS["average"](cofuse.Stack.from_arrays(FRAMES), sigma="x"),
         lambda: METHODS["average"](cofuse.Stack.from_arrays(FRAMES), sigma=1e30),
     ],

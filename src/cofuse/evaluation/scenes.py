@@ -11,42 +11,28 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cofuse.errors import CofuseError
-from cofuse.files.sources import picture_files
+from cofuse.files.sources import format_of, picture_files
 
 _NO_FRAMES = ("truth", "source-map", "true-source-map")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scene:
-    """What fused pictures are held against, and these pictures, by method.
+    """The frames of a scene, and the pictures fused from them by method.
 
     ``name`` is empty where there is only one scene; ``clean_sources`` are the frames before noise
     was added and ``truth`` the picture that is sharp everywhere, where they are known.
     """
 
-    name: str
-    sources: tuple[Path, ...]
-    clean_sources: tuple[Path, ...] = ()
-    truth: Path | None = None
-    fused: Mapping[str, Path] = field(default_factory=dict)
-
-    def check_files(self) -> None:
-        """Refuse missing files, and clean sources that are not as many as the others."""
-        truth = () if self.truth is None else (self.truth,)
-        for path in (*self.sources, *self.clean_sources, *truth, *self.fused.values()):
-            if not path.is_file():
-                what = "is no file" if path.exists() else "does not exist"
-                raise CofuseError(f"{path} {what}; expected a picture file, check the path")
-        if self.clean_sources and len(self.clean_sources) != len(self.sources):
-            of = f" of scene {self.name}" if self.name else ""
-            raise CofuseError(
-                f"{len(self.sources)} sources{of} but {len(self.clean_sources)} clean ones; "
-                "expected as many"
-            )
+    name: str = ""
+    sources: Sequence[Path]
+    clean_sources: Sequence[Path]
+    truth: Path | None
+    fused: Mapping[str, Path]
 
 
 def gather_scene(
@@ -62,7 +48,7 @@ def gather_scene(
     and ``clean_sources`` say otherwise.
     """
     frames: list[Path] = []
-    truths, clean = [], list(picture_files(list(clean_sources)))
+    truths, clean = [], picture_files(clean_sources)
     for place in sources:
         if not place.is_dir():
             frames.append(place)
@@ -78,13 +64,19 @@ def gather_scene(
             clean += picture_files(place / "clean")
     if truth is None and len(truths) > 1:
         raise CofuseError(f"there are two truths, {truths[0]} and {truths[1]}; keep one")
-    pictures = picture_files(list(fused))
+    truths = [truth] if truth else truths
+    if clean and len(clean) != len(frames):
+        raise CofuseError(f"{len(frames)} sources but {len(clean)} clean ones; expected as many")
+    pictures = picture_files(fused)
+    for path in (*frames, *clean, *truths, *pictures):
+        format_of(path)  # which refuses what is no picture
     names = _short_names(pictures, [path.stem for path in pictures])
-    results = dict(zip(names, pictures, strict=True))
-    found = truth or next(iter(truths), None)
-    scene = Scene("", tuple(frames), tuple(clean), found, results)
-    scene.check_files()
-    return scene
+    return Scene(
+        sources=frames,
+        clean_sources=clean,
+        truth=truths[0] if truths else None,
+        fused=dict(zip(names, pictures, strict=True)),
+    )
 
 
 def find_scenes(folder: Path, methods: Sequence[Path]) -> list[Scene]:
@@ -102,15 +94,13 @@ def find_scenes(folder: Path, methods: Sequence[Path]) -> list[Scene]:
         results = [find_picture(path, [place.name]) for path in methods]
         fused = dict(zip(names, results, strict=True))
         scenes.append(replace(gather_scene([place]), name=place.name, fused=fused))
-    for what, has in (
-        ("a truth", [scene.truth is not None for scene in scenes]),
-        ("clean frames", [bool(scene.clean_sources) for scene in scenes]),
-    ):
-        # A mean over some scenes only would look like one over all of them.
-        if any(has) and not all(has):
+    # A mean over some scenes only would look like one over all of them.
+    for what, field in (("a truth", "truth"), ("clean frames", "clean_sources")):
+        names_by = {bool(getattr(scene, field)): scene.name for scene in scenes}
+        if len(names_by) > 1:
             raise CofuseError(
-                f"{scenes[has.index(True)].name} has {what} but {scenes[has.index(False)].name} "
-                "has none; expected all scenes alike"
+                f"{names_by[True]} has {what} but {names_by[False]} has none; expected all scenes "
+                "alike"
             )
     return scenes
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
 from numpy.random import SeedSequence
@@ -19,10 +18,10 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from cofuse.arguments import check, check_number, check_sigma
 from cofuse.errors import CofuseError
-from cofuse.images import Pixels, Stack, luminance
+from cofuse.images import Pixels, Stack
 from cofuse.images.pixels import white_of_type
 
-#: The pictures that come with the package; where they are from stands in data/samples/README.md.
+#: The pictures that come with the package, see data/samples/README.md.
 SAMPLE_NAMES = ("astronaut", "chelsea", "coffee", "rocket", "yard")
 #: The demo's postcards: picture, depth, centre (part of the width), height in pixels, tilt.
 _CARDS = (
@@ -32,7 +31,7 @@ _CARDS = (
     ("coffee", 0.00, 0.57, 156, -2.0),
 )
 _SMALLEST_SIDE = 16
-#: Most frames, and layers and objects of a scene: every layer is blurred for every frame.
+#: Most frames, layers and objects: every layer is blurred for every frame.
 _MOST_FRAMES = 100
 
 Floats = NDArray[np.float64]
@@ -47,8 +46,7 @@ class Simulation:
     Attributes
     ----------
     frames, truth
-        The pictures, from the one focused nearest to the one focused farthest, and the
-        noise-free picture with everything in focus, of the same dtype and shape.
+        The frames, focused from near to far, and the noise-free picture with everything in focus.
     source_map, depth
         For every pixel the index of the frame focused closest to it, and the depth: 0 nearest,
         1 farthest, on a scale (a lens's dioptres) in which blur grows linearly. Shape (H, W).
@@ -58,7 +56,7 @@ class Simulation:
 
     frames: tuple[Pixels, ...]
     truth: Pixels
-    source_map: NDArray[np.unsignedinteger[Any]]
+    source_map: NDArray[np.uint8]
     depth: Floats
     focus: tuple[float, ...]
     sigma: float
@@ -119,8 +117,8 @@ def simulate_stack(
     scene_seed, noise_seed = SeedSequence(seed).spawn(2)
     rng = np.random.default_rng(scene_seed)
     source = _one(picture, "the picture")
-    check("dtype", dtype, "a dtype or None", lambda given: np.dtype(given) is not None)
     dtype = source.dtype if dtype is None else dtype
+    check("dtype", dtype, "a dtype or None", lambda given: np.dtype(given) is not None)
     check("shape", shape, "height and width", lambda s: s is None or [n % 1 for n in s] == [0, 0])
     size = tuple(shape or source.shape[:2])
     spare = (source.height - size[0], source.width - size[1])
@@ -159,8 +157,8 @@ def disc_kernel(radius: float) -> Floats:
 
 
 def wavy_disc(
-    y: NDArray[Any], x: NDArray[Any], radius: float, waves: Iterable[tuple[int, float, float]]
-) -> NDArray[Any]:
+    y: Floats, x: Floats, radius: float, waves: Iterable[tuple[int, float, float]]
+) -> Floats:
     """Return the coverage of a disc about (0, 0), its rim one pixel soft, at rows y, columns x.
 
     Waves (number around the disc, relative height, phase) bend its outline.
@@ -185,8 +183,6 @@ def sample_picture(name: str = "coffee") -> NDArray[np.uint8]:
 
 def demo_simulation(*, frames: int = 5, sigma: float = 15.0, seed: int = 0) -> Simulation:
     """Make the demo's RGB stack, postcards standing in a yard; `seed` decides the noise."""
-    check_number("frames", frames, 1, _MOST_FRAMES, whole=True)
-    check_number("seed", seed, 0, whole=True)
     focus = np.linspace(0.0, 1.0, frames)
     yard = sample_picture("yard").astype(np.float64)
     height, width = yard.shape[:2]
@@ -221,7 +217,7 @@ def _stand_card(
     return np.asarray(colour, np.float64).clip(0.0, 255.0), np.asarray(alpha, np.float64)
 
 
-def _add_layer(pile: _Pile, depth: float, colour: Floats, alpha: NDArray[Any]) -> None:
+def _add_layer(pile: _Pile, depth: float, colour: Floats, alpha: Pixels) -> None:
     """Put a layer in front; at the depth of an earlier one it becomes part of that one."""
     paint = np.concatenate([colour * alpha[..., None], alpha[..., None]], axis=2)
     pile[depth] = _cover(pile[depth], paint) if depth in pile else paint
@@ -247,7 +243,7 @@ def _photograph(
         noise = np.random.default_rng(frame_seed).normal(0.0, sigma, sharp.shape)
         frames.append(target.from_levels((_expose(pile, plane, radius) + noise).astype(np.float32)))
     truth = target.from_levels(sharp.astype(np.float32))
-    chosen = _nearest(focus, depth).astype(np.min_scalar_type(len(focus) - 1))
+    chosen = _nearest(focus, depth).astype(np.uint8)
     return Simulation(tuple(frames), truth, chosen, depth, tuple(focus.tolist()), float(sigma))
 
 
@@ -262,10 +258,9 @@ def _blur(paint: Floats, radius: float) -> Floats:
     """Defocus a layer by a disc; the borders of the picture are mirrored."""
     import cv2
 
-    kernel = disc_kernel(radius)
-    if kernel.size == 1:
+    if radius <= 0.5:
         return paint
-    blurred = cv2.filter2D(paint, -1, kernel, borderType=cv2.BORDER_REFLECT)
+    blurred = cv2.filter2D(paint, -1, disc_kernel(radius), borderType=cv2.BORDER_REFLECT)
     # Rounding must not leave a trace of a layer where it does not reach, nor shine through it.
     alpha = blurred[..., -1]
     blurred[alpha < 1e-9] = 0.0
@@ -286,7 +281,7 @@ def _random_outline(size: tuple[int, ...], rng: np.random.Generator) -> Floats:
     return wavy_disc(y, x, radius, waves)
 
 
-def _resize(image: NDArray[Any], size: tuple[int, ...]) -> Floats:
+def _resize(image: Pixels, size: tuple[int, ...]) -> Floats:
     """Stretch to `size`: averaging what gets smaller, cubic what gets larger."""
     import cv2
 
@@ -302,6 +297,5 @@ def _one(picture: ArrayLike, name: str) -> Stack:
 
 def _to_floats(source: Stack, colour: bool) -> Floats:
     """Return the one picture of a stack as grey levels, shape (H, W, 3) or (H, W, 1)."""
-    levels = source.to_levels(source[0])
-    levels = np.atleast_3d(levels if colour else luminance(levels))
+    levels = np.atleast_3d(source.to_levels(source[0]) if colour else source.luminance(0))
     return np.broadcast_to(levels, (*source.shape[:2], 3 if colour else 1)).astype(np.float64)
