@@ -383,7 +383,7 @@ def test_demo_goes_into_a_full_folder_only_when_told(place, monkeypatch, capsys)
     def small(**_: Any) -> Any:
         return simulate_stack(read_image("colour.png"), frames=2, sigma=15)
 
-    monkeypatch.setattr("cofuse.cli.demo.demo_simulation", small)
+    monkeypatch.setattr("cofuse.cli.simulate.demo_simulation", small)
     assert run("demo") == 0
     before = contents(place)
     assert run("demo") == 2 and contents(place) == before

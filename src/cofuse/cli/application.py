@@ -17,9 +17,12 @@ from cofuse import __version__
 from cofuse.errors import CofuseError
 from cofuse.progress import Progress, ProgressCallback, silent
 
-#: Every command; each lives in a module of its name, and is loaded when it is called.
-COMMANDS: tuple[str, ...] = ("fuse", "batch", "noise", "learn", "train", "operators")
-COMMANDS += ("simulate", "evaluate", "compare", "demo", "serve")
+#: Every command, and its module, which is loaded when the command is called.
+COMMANDS = {
+    **{name: name for name in ("fuse", "batch", "noise", "learn", "train", "operators")},
+    **{name: name for name in ("simulate", "evaluate", "compare", "serve")},
+    "demo": "simulate",
+}
 
 #: The group of options that a command's help shows first.
 COMMON = Group("Parameters", sort_key=0)
@@ -32,8 +35,8 @@ app = App(
     group_parameters=COMMON,
     suppress_keyboard_interrupt=False,  # `main` has a word to say about it
 )
-for _name in COMMANDS:
-    app.command(f"cofuse.cli.{_name}:{_name}")
+for _name, _module in COMMANDS.items():
+    app.command(f"cofuse.cli.{_module}:{_name}")
 
 
 def load_commands(tokens: Sequence[str]) -> None:

@@ -133,22 +133,15 @@ def compare(
 
 
 def _resolve(name: str) -> Callable[[Stack, NoiseLaw], Fusion]:
-    """Find what a method's name stands for: a preset of cofuse's own, or a rival.
-
-    Rivals know noise by one level.
-    """
-    # Loaded for comparisons alone.
-    from cofuse.evaluation.baselines import DENOISERS, METHODS, resolve_method
-
+    """Find a method by its name: a preset of cofuse's own, or a rival, told one level of noise."""
     if name in fusion.PRESETS:
         return lambda stack, noise: fusion.fuse(stack, noise=noise, preset=name)
+    from cofuse.evaluation.baselines import resolve_method
+
     try:
         method = resolve_method(name)
-    except CofuseError:
-        raise CofuseError(
-            f"no method {name!r}; expected of {', '.join([*fusion.PRESETS, *METHODS])}, the latter "
-            f"also with a denoiser ({', '.join(DENOISERS)}) before or after, as in tv+gff or gff+tv"
-        ) from None
+    except CofuseError as error:
+        raise CofuseError(f"{error}; cofuse's own are {', '.join(fusion.PRESETS)}") from None
     return lambda stack, noise: method(stack, sigma=noise.sigma)
 
 

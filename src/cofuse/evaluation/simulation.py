@@ -156,9 +156,7 @@ def disc_kernel(radius: float) -> Floats:
     return np.asarray(kernel / kernel.sum())
 
 
-def wavy_disc(
-    y: Floats, x: Floats, radius: float, waves: Iterable[tuple[int, float, float]]
-) -> Floats:
+def wavy_disc(y: Pixels, x: Pixels, radius: float, waves: Iterable[tuple[float, ...]]) -> Floats:
     """Return the coverage of a disc about (0, 0), its rim one pixel soft, at rows y, columns x.
 
     Waves (number around the disc, relative height, phase) bend its outline.
