@@ -179,15 +179,6 @@ def columns(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> lis
     return lines
 
 
-def printable(text: str, instead: str) -> str:
-    """Return a text, or another one where standard output cannot hold it."""
-    try:
-        text.encode(sys.stdout.encoding or "ascii")
-    except (LookupError, UnicodeEncodeError):
-        return instead
-    return text
-
-
 def check_empty(folder: Path, *, overwrite: bool) -> None:
     """Check a folder to write many files to; one that is not empty only with ``overwrite``.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 from cyclopts import Parameter
 
-from cofuse.cli.application import Output, Overwrite, Printing, columns, printable
+from cofuse.cli.application import Output, Overwrite, Printing, columns
 from cofuse.cli.fuse import PlacingOptions, ReadingOptions, check_pictures
 from cofuse.images import Stack
 from cofuse.sensor import NoiseLaw
@@ -116,4 +117,8 @@ def _by_brightness(law: NoiseLaw) -> list[str]:
 
 
 def _with_error(level: float, error: float) -> str:
-    return f"{level:.2f} {printable('±', '+-')} {error:.2f}"
+    try:
+        "±".encode(sys.stdout.encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return f"{level:.2f} +- {error:.2f}"
+    return f"{level:.2f} ± {error:.2f}"

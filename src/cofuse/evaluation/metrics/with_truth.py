@@ -7,7 +7,7 @@ The scores take ``(image, truth, *, white=255.0)``: two pictures of one shape, (
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from cofuse.arguments import check
 from cofuse.errors import CofuseError
 from cofuse.images import LUMINANCE_WEIGHTS, Pixels
+from cofuse.images.pixels import checked
 
 Values = NDArray[np.float64]
 
-#: Types of pictures in 8-bit grey levels; others have a white of their own.
-GREY_TYPES = (np.uint8, np.float32, np.float64)
 #: Pixels of one band: its float64 temporaries stay inside a processor's second-level cache.
 _BAND_PIXELS = 1 << 15
 
@@ -79,14 +78,11 @@ def to_grey(rgb: ArrayLike) -> Pixels:
     bit for bit. Input: shape (H, W, 3), uint8, or float on the 0-255 scale (clipped to it). A
     picture of shape (H, W) is returned as it is.
     """
-    picture = np.asarray(rgb)
+    picture = checked(np.asarray(rgb), "the picture")
     if picture.ndim == 2:
         return picture
-    if picture.shape[2:] != (3,):
-        raise CofuseError(
-            f"to_grey got shape {picture.shape}; expected (height, width, 3) or (height, width)"
-        )
-    check_pictures({"the RGB picture": picture}, GREY_TYPES, (3,), "(height, width, 3)")
+    if picture.dtype == np.uint16:
+        raise CofuseError("the picture has values of type uint16; expected uint8, or float to 255")
     grey = np.empty(picture.shape[:2], dtype=np.uint8)
     red, green, blue = LUMINANCE_WEIGHTS
     for band in bands(grey.shape):
@@ -98,7 +94,7 @@ def to_grey(rgb: ArrayLike) -> Pixels:
 
 
 def bands(shape: tuple[int, ...], side: int = 1) -> Iterator[slice]:
-    """Cut rows into bands that fit a cache; every window of a side lies in exactly one of them."""
+    """Cut rows into bands that fit a cache; every window of a side lies in exactly one band."""
     height, width = shape[:2]
     if min(height, width) < side:
         raise CofuseError(
@@ -135,28 +131,19 @@ def box_inside(values: NDArray[Any], side: int) -> Values:
     return np.asarray(means, np.float64)[:height, :width]
 
 
-def check_pictures(
-    pictures: Mapping[str, ArrayLike],
-    types: Sequence[type],
-    dimensions: Sequence[int],
-    expected: str,
-) -> list[Pixels]:
+def check_pictures(pictures: Mapping[str, ArrayLike], *, grey: bool = False) -> list[Pixels]:
     """Refuse pictures that cannot be scored, or differ in shape from the last; return arrays.
 
-    ``pictures`` are given by the names that messages use, ``expected`` is the shape in words.
+    ``pictures`` are given by the names that messages use; those of ``grey`` metrics have 8 bits.
     """
-    arrays = {name: np.asarray(picture) for name, picture in pictures.items()}
+    arrays = {name: checked(np.asarray(picture), name) for name, picture in pictures.items()}
     last, like = list(arrays.items())[-1]
     for name, array in arrays.items():
-        if array.ndim not in dimensions:
-            raise CofuseError(f"{name} has shape {array.shape}; expected {expected}")
-        if array.dtype not in types:
-            known = ", ".join(np.dtype(dtype).name for dtype in types)
-            raise CofuseError(f"{name} has values of type {array.dtype}; expected one of {known}")
-        if array.size == 0:
-            raise CofuseError(f"{name} is empty: its shape is {array.shape}")
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise CofuseError(f"{name} holds NaN or infinite values; replace them before scoring")
+        if grey and (array.ndim != 2 or array.dtype == np.uint16):
+            raise CofuseError(
+                f"{name} has shape {array.shape} and values of type {array.dtype}; expected grey "
+                "(height, width), uint8 or float: convert it with cofuse.evaluation.metrics.to_grey"
+            )
         if array.shape != like.shape:
             raise CofuseError(
                 f"{name} has shape {array.shape} but {last} {like.shape}; all pictures must agree: "
@@ -168,8 +155,5 @@ def check_pictures(
 def _check_pair(image: ArrayLike, truth: ArrayLike, white: float) -> tuple[Pixels, Pixels]:
     """Refuse what cannot be compared with the truth; return both as arrays of (H, W, channels)."""
     check("white", white, "a positive number", lambda given: 0 < given < math.inf)
-    expected = "(height, width) or (height, width, channels)"
-    pair = {"the picture": image, "the truth": truth}
-    first, second = check_pictures(pair, (*GREY_TYPES, np.uint16), (2, 3), expected)
-    shape = *first.shape[:2], -1
-    return first.reshape(shape), second.reshape(shape)
+    first, second = map(np.atleast_3d, check_pictures({"the picture": image, "the truth": truth}))
+    return first, second

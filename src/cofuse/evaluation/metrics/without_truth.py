@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.evaluation.metrics.with_truth import (
-    GREY_TYPES,
     Values,
     bands,
     check_pictures,
@@ -173,8 +172,7 @@ def _check(sources: Sources, fused: ArrayLike) -> list[Pixels]:
     if len(sources) < 2:
         raise CofuseError(f"{len(sources)} source was given; a fusion metric compares at least two")
     pictures = {f"source {k}": source for k, source in enumerate(sources, 1)}
-    expected = "grey (height, width): convert colour with cofuse.evaluation.metrics.to_grey"
-    return check_pictures(pictures | {"the fused picture": fused}, GREY_TYPES, (2,), expected)
+    return check_pictures(pictures | {"the fused picture": fused}, grey=True)
 
 
 def _stretch(picture: Pixels) -> NDArray[np.uint8]:
