@@ -149,10 +149,6 @@ _NAMES = {"q_mi_clean": "Q_MI", "q_abf_clean": "Q^AB/F", "psnr": "PSNR", "ssim":
 _NAMES["inside"] = "PSNR without 8 px at each side"
 
 
-def _target(method: str, what: str, name: str, *, first: bool = True) -> float | None:
-    return TARGETS.get((what, name)) if method == "auto?" and first else None
-
-
 def _cut(plan: QualityPlan) -> str:
     return f" (the middle {plan.crop} × {plan.crop} pixels of each)" if plan.crop else ""
 

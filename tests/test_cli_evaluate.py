@@ -135,13 +135,6 @@ def test_folder_of_pictures_and_folder_of_sources(capsys, tmp_path, simulation):
     assert methods["x"]["means"]["q_mi"] == expected
 
 
-def test_truth_alone_is_enough(capsys, scene):
-    code, out, _ = call(capsys, "evaluate", scene / "t.png", "--truth", scene / "t.png", "--json")
-    assert code == 0
-    scores = json.loads(out)["scores"][0]["scores"]
-    assert scores == {"psnr": None, "ssim": pytest.approx(1)}
-
-
 def test_clean_sources_give_second_columns(capsys, scene, simulation):
     clean = simulate_stack(sample_picture()[100:148, 200:264], frames=2, sigma=0.0, seed=1).frames
     for name, frame in zip(("c.png", "d.png"), clean, strict=True):

@@ -144,12 +144,6 @@ def test_json_is_the_report_with_the_right_numbers(place, scene, capsys):
     assert seconds["total"] >= sum(seconds[stage] for stage in stages)
 
 
-def test_report_names_the_operator_that_was_used(place, capsys):
-    arguments = ("fuse", "a.png", "b.png", "-o", "x.png", "--operator", "full-8", "--json")
-    assert run(*arguments, "--preset", "fast") == 0
-    assert json.loads(capsys.readouterr().out)["settings"]["operator"] == "full-8"
-
-
 def test_report_of_the_trained_model_names_it_and_its_stages(place, scene, capsys):
     arguments = ("fuse", "a.png", "b.png", "c.png", "-o", "x.png", "--denoise", "0.5", "--json")
     assert run(*arguments, "--no-align") == 0
@@ -471,14 +465,6 @@ def test_real_command_fuses_and_refuses(place):
     assert again.returncode == 2 and again.stdout == ""
     assert again.stderr.startswith("cofuse: error: x.png exists") and again.stderr.count("\n") == 1
     assert contents(place) == before
-
-
-def test_damaged_frame_shows_no_traceback(place):
-    spoil(place)
-    before = contents(place)
-    done = command("fuse", "a.png", "short.png", "-o", "x.png", cwd=place)
-    assert done.returncode == 2 and done.stdout == "" and contents(place) == before
-    assert re.fullmatch(PLAN + "cofuse: error: short.png[^\n]*\n", done.stderr)
 
 
 def test_debug_shows_where_an_error_came_from(place):

@@ -129,11 +129,6 @@ def test_json_tells_what_a_report_tells(place, capsys):
     assert json.loads(Path("x.json").read_text())["noise"] == told
 
 
-def test_quiet_says_nothing(place, capsys):
-    assert run("noise", "stack", *PLAIN, "--quiet", "-o", "law.json") == 0
-    assert capsys.readouterr() == ("", "") and Path("law.json").exists()
-
-
 def test_the_real_command_where_only_ascii_can_be_printed(place, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     done = command("noise", "stack", *PLAIN, cwd=place)

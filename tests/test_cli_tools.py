@@ -109,11 +109,6 @@ def test_reader_that_leaves_early_is_no_error():
     assert "Traceback" not in errors
 
 
-def test_unknown_words_are_refused(refused):
-    refused("operators", "paint", words=("paint", "list"))
-    refused("demo", "colour.png", words=("colour.png",))
-
-
 # --- learn ---------------------------------------------------------------------------------------
 
 QUICK = ("--patch-size", "3", "--rows", "12", "--patches", "300", "--rounds", "2")
