@@ -17,11 +17,10 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cofuse.evaluation.metrics import digits
 from cofuse.evaluation.metrics.with_truth import box_inside
-from cofuse.images import Pixels
+from cofuse.images import Levels, Pixels
 
 
 @dataclass
@@ -50,6 +49,13 @@ class Exhibit:
     def in_table(self) -> bool:
         """Whether it is one of the pictures that are compared."""
         return self.kind in ("method", "external")
+
+    @property
+    def eight_bits(self) -> Pixels:
+        """The picture in 8 bits."""
+        assert self.picture is not None
+        deep = self.picture.dtype == np.uint16
+        return (self.picture >> 8).astype(np.uint8) if deep else self.picture
 
 
 class Detail(NamedTuple):
@@ -104,7 +110,7 @@ def comparison_page(
     all of one size, and the ``details`` of them magnified.
     """
     shown = [exhibit for exhibit in exhibits if exhibit.picture is not None]
-    height, width = shown[0].picture.shape[:2]  # type: ignore[union-attr]
+    height, width = shown[0].eight_bits.shape[:2]
     chips = [
         f'<button type="button" class="{e.kind}" data-show="{e.link}" '
         f'aria-pressed="{str(k == 0).lower()}">{escape(e.name)}</button>'
@@ -193,12 +199,11 @@ def _detail(number: int, detail: Detail, exhibits: Sequence[Exhibit]) -> str:
     """One square of every picture, magnified, each encoded into the page itself."""
     import imagecodecs
 
-    left, top, side = detail.left, detail.top, detail.side
+    left, top, side = detail
     cards = ""
     for exhibit in exhibits:
-        assert exhibit.picture is not None
-        square = _eight_bits(exhibit.picture[top : top + side, left : left + side])
-        png = base64.b64encode(imagecodecs.png_encode(np.ascontiguousarray(square))).decode()
+        square = np.ascontiguousarray(exhibit.eight_bits[top : top + side, left : left + side])
+        png = base64.b64encode(imagecodecs.png_encode(square)).decode()
         name = escape(exhibit.name)
         cards += (
             f'<figure class="{exhibit.kind}" data-show="{exhibit.link}">'
@@ -209,12 +214,6 @@ def _detail(number: int, detail: Detail, exhibits: Sequence[Exhibit]) -> str:
     return f'<section>{head}\n<div class="details">\n{cards}</div></section>\n'
 
 
-def _eight_bits(picture: Pixels) -> Pixels:
-    return (picture >> 8).astype(np.uint8) if picture.dtype == np.uint16 else picture
-
-
-def _grey(exhibit: Exhibit) -> NDArray[np.float32]:
+def _grey(exhibit: Exhibit) -> Levels:
     """Mean of the channels, in 8-bit grey levels."""
-    assert exhibit.picture is not None
-    levels = np.atleast_3d(_eight_bits(exhibit.picture))
-    return np.asarray(levels.mean(axis=2, dtype=np.float32))
+    return np.asarray(np.atleast_3d(exhibit.eight_bits).mean(axis=2, dtype=np.float32))

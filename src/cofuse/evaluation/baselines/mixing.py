@@ -101,7 +101,7 @@ def _merge(pyramids: Iterable[list[Array]], window: int) -> list[Array]:
         for so_far, most, band in zip(kept, best, details, strict=True):
             here = _salience(band, window)
             better = here > most
-            np.copyto(most, here, where=better)
+            np.maximum(most, here, out=most)
             np.copyto(so_far, band, where=better[..., None] if band.ndim == 3 else better)
     return [*kept, (total / count).astype(np.float32)]
 

@@ -27,12 +27,11 @@ from cofuse.operators.patches import add_patches, patch_positions, take_patches
 
 #: Sides of the patches for which a learned dictionary comes with the package.
 SHIPPED_PATCH_SIZES = (5, 6, 7, 8, 9)
+#: Signals coded together: their codes stay in a processor's cache.
+_CHUNK = 512
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
-
-#: Signals coded together: what is known of them stays in a processor's cache.
-_CHUNK = 512
 
 
 def fuse_sr_ksvd(
@@ -133,7 +132,7 @@ def code_signals(
 
 
 def _pursue(signals: Floats, atoms: Floats, tolerance: float, most: int) -> Codes:
-    """Code some signals at once; each keeps an orthonormal basis Q of the atoms it has taken.
+    """Code some signals at once, with an orthonormal basis Q of the atoms taken for each.
 
     With the chosen atoms D_I = QU, U upper triangular, the fit is QQᵀx and its coefficients
     solve Uγ = Qᵀx.
@@ -190,22 +189,20 @@ def _choose(
         codes = code_signals(patches - means, atoms, tolerance=limit)
         return codes.fitted + means, np.abs(codes.values).sum(axis=1)
 
-    channels = 3 if stack.is_colour else 1
-    best = np.full(len(positions[0]) * len(positions[1]), -1.0, np.float32)
-    choice = np.zeros(len(best), np.intp)
-    kept = np.empty((channels, len(best), len(atoms)), np.float32)
+    count = len(positions[0]) * len(positions[1])
+    best, choice = np.full(count, -1.0, np.float32), np.zeros(count, np.intp)
+    chosen = np.empty((3 if stack.is_colour else 1, count, len(atoms)), np.float32)
     for k in range(len(stack)):
         levels = stack.to_levels(stack[k])
         coded, norms = code(take(luminance(levels)), limits[1])
         better = norms > best
-        best[better] = norms[better]
-        choice[better] = k
-        for c in range(channels):
-            kept[c, better] = (take(levels[..., c]) if stack.is_colour else coded)[better]
+        best[better], choice[better] = norms[better], k
+        for c, plane in enumerate(chosen):
+            plane[better] = (take(levels[..., c]) if stack.is_colour else coded)[better]
     if stack.is_colour:
-        for c in range(channels):
-            kept[c] = code(kept[c], limits[0])[0]
-    return kept, choice
+        for plane in chosen:
+            plane[:] = code(plane, limits[0])[0]
+    return chosen, choice
 
 
 def _nearest(starts: Array, n: int, length: int) -> Array:

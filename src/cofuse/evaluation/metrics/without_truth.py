@@ -24,6 +24,7 @@ from cofuse.evaluation.metrics.with_truth import (
 from cofuse.images import Pixels
 
 Sources = Sequence[ArrayLike]
+Bins = NDArray[np.uint8]
 
 _BINS = 256
 
@@ -34,7 +35,7 @@ def q_mi(sources: Sources, fused: ArrayLike) -> float:
     .. math:: Q_{MI} = 2 \cdot \frac{2}{K} \sum_{k=1}^{K}
               \frac{MI(S_k, F)}{H(S_k) + H(F)}
 
-    with entropies of 256-bin histograms. The factor 2/K keeps Hossny's range for more than two
+    with entropies of 256-bin histograms. The factor 2/K preserves Hossny's range for more than two
     sources. The metric rewards copying: a picture that repeats one source scores above every real
     fusion. Float pictures are first stretched to their own range and rounded. A term whose two
     pictures are constant is 0/0 and counts as 1/2.
@@ -42,8 +43,8 @@ def q_mi(sources: Sources, fused: ArrayLike) -> float:
     *frames, picture = map(_to_bins, _check(sources, fused))
     total = 0.0
     for frame in frames:
-        shared, h_source, h_fused = _mutual_information(frame, picture)
-        total += shared / (h_source + h_fused) if h_source + h_fused > 0 else 0.5
+        shared, entropies = _mutual_information(frame, picture)
+        total += shared / entropies if entropies > 0 else 0.5
     return 2.0 * (2.0 / len(frames)) * total
 
 
@@ -59,7 +60,7 @@ def q_ncie(sources: Sources, fused: ArrayLike) -> float:
     binned = [_to_bins(picture) for picture in _check(sources, fused)]
     correlation = np.eye(len(binned))
     for i, j in combinations(range(len(binned)), 2):
-        shared, _, _ = _mutual_information(binned[i], binned[j])
+        shared, _ = _mutual_information(binned[i], binned[j])
         correlation[i, j] = correlation[j, i] = shared / np.log2(_BINS)
     # Rounding may leave an eigenvalue of a singular matrix a little below zero; 0 log 0 is 0.
     share = np.linalg.eigvalsh(correlation) / len(binned)
@@ -175,7 +176,7 @@ def _check(sources: Sources, fused: ArrayLike) -> list[Pixels]:
     return check_pictures(pictures | {"the fused picture": fused}, grey=True)
 
 
-def _stretch(picture: Pixels) -> NDArray[np.uint8]:
+def _stretch(picture: Pixels) -> Bins:
     """Stretch a picture so that its own range fills 0-255, and round; a constant one becomes 0."""
     low, high = float(picture.min()), float(picture.max())
     # Divide first, then multiply: averages of 8-bit pictures lie on ties, and the last bit decides
@@ -184,22 +185,20 @@ def _stretch(picture: Pixels) -> NDArray[np.uint8]:
     return np.floor(levels + 0.5).astype(np.uint8)
 
 
-def _to_bins(picture: Pixels) -> NDArray[np.uint8]:
+def _to_bins(picture: Pixels) -> Bins:
     """Stretch a picture to 0-255; for uint8 that only renames the bins, so it is left out."""
     return picture if picture.dtype == np.uint8 else _stretch(picture)
 
 
-def _mutual_information(
-    first: NDArray[np.uint8], second: NDArray[np.uint8]
-) -> tuple[float, float, float]:
-    """Mutual information of two binned pictures and both entropies, in bits."""
+def _mutual_information(first: Bins, second: Bins) -> tuple[float, float]:
+    """Mutual information of two binned pictures and the sum of both entropies, in bits."""
     joint = np.zeros(_BINS * _BINS, dtype=np.int64)
     for band in bands(first.shape):
         pairs = first[band].astype(np.intp).ravel() * _BINS + second[band].ravel()
         joint += np.bincount(pairs, minlength=_BINS * _BINS)
     table = joint.reshape(_BINS, _BINS)
-    h_first, h_second = _entropy(table.sum(axis=1)), _entropy(table.sum(axis=0))
-    return max(h_first + h_second - _entropy(joint), 0.0), h_first, h_second
+    both = _entropy(table.sum(axis=1)) + _entropy(table.sum(axis=0))
+    return max(both - _entropy(joint), 0.0), both
 
 
 def _entropy(counts: NDArray[np.int64]) -> float:
