@@ -1,7 +1,7 @@
 """The command line: `main` parses, calls one command, and turns its end into an exit code.
 
-Exit codes: 0 done; 1 some stacks of a batch are not done; 2 a mistake the user can mend, told in
-one line; 129, 130 and 143 stopped by SIGHUP, SIGINT and SIGTERM. This module heeds signals before
+Exit codes: 0 done; 1 some stacks of a batch are not done; 2 a mistake the user can mend, named
+in one line; 129, 130 and 143 stopped by SIGHUP, SIGINT and SIGTERM. This module heeds signals before
 anything else is loaded, and hence imports nothing that takes time to load.
 """
 
@@ -66,12 +66,12 @@ def _run(tokens: list[str], interruption: Interruption | None) -> int:
             # A library may have wrapped the interrupt in an error of its own.
             if isinstance(error, KeyboardInterrupt) or (interruption and interruption.number):
                 return _interrupted(interruption)
-            told = _told(error)
-            if told is None or debug:
+            message = _message(error)
+            if message is None or debug:
                 raise
-            if told:
-                say(f"error: {' '.join(_worded(told, tokens).split())}")
-            return 2 if told else 0
+            if message:
+                say(f"error: {' '.join(_worded(message, tokens).split())}")
+            return 2 if message else 0
     return code or 0
 
 
@@ -94,7 +94,7 @@ def _interrupted(interruption: Interruption | None) -> int:
     return 130 if interruption is None else 128 + interruption.number
 
 
-def _told(error: BaseException) -> str | None:
+def _message(error: BaseException) -> str | None:
     """The message for an error; empty if it is to be ignored, None if it is a bug."""
     # Cyclopts is known by name: with too little memory nothing more can be imported.
     if isinstance(error, CofuseError) or type(error).__module__.startswith("cyclopts"):

@@ -63,8 +63,8 @@ def compare(
     sigma
         Noise level in 8-bit grey levels for all methods, or auto to estimate it once.
     noise
-        Take the noise from this file that cofuse noise wrote; methods other than cofuse's own are
-        told its level.
+        Take the noise from this file that cofuse noise wrote; methods other than cofuse's own get
+        its level only.
     truth
         The sharp picture without noise, if it is known.
     external
@@ -133,7 +133,7 @@ def compare(
 
 
 def _resolve(name: str) -> Callable[[Stack, NoiseLaw], Fusion]:
-    """Find a method by its name: a preset of cofuse's own, or a rival, told one level of noise."""
+    """Find a method by its name: a preset of cofuse's own, or a rival, given one level of noise."""
     if name in fusion.PRESETS:
         return lambda stack, noise: fusion.fuse(stack, noise=noise, preset=name)
     from cofuse.evaluation.baselines import resolve_method

@@ -114,8 +114,8 @@ def _scored(
     clean = {path: read_image(path) for path in scene.clean_sources}
     truth = None if scene.truth is None else read_image(scene.truth)
     greys, clean_greys = (
-        [scoring.to_scored_grey(source, white=white) for source in some.values()]
-        for some in (sources, clean)
+        [scoring.to_scored_grey(frame, white=white) for frame in frames.values()]
+        for frames in (sources, clean)
     )
     for method, path in scene.fused.items():
         picture = read_image(path)

@@ -98,11 +98,11 @@ def _by_frame(law: NoiseLaw, stack: Stack) -> list[str]:
     each = np.sqrt(np.mean(law.by_frame**2, axis=1)) * law.at_mid_grey
     if each.max() <= _ALIKE * each.min():
         return []
-    told = [f"{level:.2f}" for level in each]
+    levels = [f"{level:.2f}" for level in each]
     if len(each) <= _LISTED:
-        return ["", *columns([("frame", "sigma"), *zip(stack.names, told, strict=True)])]
+        return ["", *columns([("frame", "sigma"), *zip(stack.names, levels, strict=True)])]
     least, most = int(each.argmin()), int(each.argmax())
-    line = f"frames: {told[least]} ({stack.names[least]}) to {told[most]} ({stack.names[most]})"
+    line = f"frames: {levels[least]} ({stack.names[least]}) to {levels[most]} ({stack.names[most]})"
     return ["", line]
 
 

@@ -1,9 +1,9 @@
 """Which files belong together: a scene's frames, its truth, and the pictures fused from it.
 
-A scene's folder holds its frames, or a folder ``stack`` with them as ``cofuse simulate`` makes it;
-and, where they are known, the truth (``truth.png``, or another suffix) and a folder ``clean`` with
-the frames before noise was added. Maps of sources beside them are no frames. A method's folder
-holds one picture a scene, named as the scene.
+A scene's folder holds its frames, or a folder ``stack`` with the frames as ``cofuse simulate``
+writes it. It may hold the truth (``truth.png``, or another suffix) and a folder ``clean`` with the
+frames before noise was added. Source maps beside the frames are left out. A method's folder holds
+one picture a scene, named as the scene.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Other people's methods, to be compared with: each takes a `Stack` and returns a `Fusion`.
 
-`METHODS` holds them by name. They know little of noise; `resolve_method` joins them with a
+`METHODS` lists them by name. Most have no model of noise; `resolve_method` joins them with a
 denoiser: ``"bm3d+gff"`` denoises the frames and fuses them, ``"gff+nlm"`` fuses them and denoises
-the result. What a plain installation lacks for some of them comes with the extra ``bench``.
+the result. Packages that only some methods need come with the extra ``bench``.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def solve_tv(
 
     bounds the distance from the minimiser: the iteration stops as soon as it proves a
     root-mean-square error of at most ``tolerance`` grey levels. In float32 an error
-    below about ``0.001 · weight`` cannot be proven; 2000 iterations are the most it tries.
+    below about ``0.001 · weight`` cannot be proven; after 2000 iterations it gives up.
 
     Returns the solution and, in ``trace.history["error bound"]``, that proven error.
     """
@@ -77,7 +77,7 @@ def solve_tv(
 
 
 def denoise_nlm(levels: Levels, sigma: float) -> Levels:
-    """Non-local means (Buades, Coll, Morel 2005) in scikit-image's fast form, told the noise."""
+    """Non-local means (Buades, Coll, Morel 2005) in scikit-image's fast form, given the noise."""
     restoration = import_extra("skimage.restoration", "scikit-image", "non-local means")
     # The strength h is the best of 0.4 to 0.8 σ on pictures of the training set.
     clean = restoration.denoise_nl_means(

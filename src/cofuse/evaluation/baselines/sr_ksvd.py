@@ -132,7 +132,7 @@ def code_signals(
 
 
 def _pursue(signals: Floats, atoms: Floats, tolerance: float, most: int) -> Codes:
-    """Code some signals at once, with an orthonormal basis Q of the atoms taken for each.
+    """Code a batch of signals, with an orthonormal basis Q of the atoms taken for each.
 
     With the chosen atoms D_I = QU, U upper triangular, the fit is QQᵀx and its coefficients
     solve Uγ = Qᵀx.
@@ -157,7 +157,7 @@ def _pursue(signals: Floats, atoms: Floats, tolerance: float, most: int) -> Code
         direction -= (shares[:, None] @ basis)[:, 0]
         distance = np.linalg.norm(direction, axis=1)
         peak = correlation[np.arange(len(rows)), best]
-        # Closer to the span of those taken, an atom adds nothing that float32 could resolve.
+        # Closer to the span of the atoms taken, an atom adds nothing that float32 could resolve.
         helps = (peak > least[rows]) & (distance >= 1e-3)
         distance[~helps] = 1.0
         direction *= (helps / distance)[:, None]

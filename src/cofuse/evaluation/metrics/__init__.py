@@ -33,7 +33,7 @@ METRICS = (*WITH_TRUTH, *WITHOUT_TRUTH)
 
 
 def choose_metrics(wanted: Sequence[str], *, sources: bool, truth: bool) -> tuple[str, ...]:
-    """Settle which metrics to run: those wanted, by name; for none or ``all``, all possible ones.
+    """Return the metrics to run: the wanted names, or for none or ``all`` every possible metric.
 
     ``sources`` and ``truth`` say what there is to compare with.
     """

@@ -209,7 +209,7 @@ def _entropy(counts: NDArray[np.int64]) -> float:
 
 
 def _edges(picture: Pixels, rows: slice) -> tuple[Values, Values]:
-    """Magnitude and direction of the Sobel gradient in some rows, the picture zero outside."""
+    """Magnitude and direction of the Sobel gradient in a band of rows, the picture zero outside."""
     import cv2
 
     # One row more on either side, except at the picture's border, where the filters see zeros.
