@@ -1,7 +1,7 @@
 """The command line: `main` parses, calls one command, and turns its end into an exit code.
 
-Exit codes: 0 done; 1 some stacks of a batch are not done; 2 a mistake the user can mend, named
-in one line; 129, 130 and 143 stopped by SIGHUP, SIGINT and SIGTERM. This module heeds signals before
+Exit codes: 0 done; 1 some stacks of a batch are not done; 2 a mistake the user can mend, said in
+one line; 129, 130 and 143 stopped by SIGHUP, SIGINT and SIGTERM. This module heeds signals before
 anything else is loaded, and hence imports nothing that takes time to load.
 """
 
