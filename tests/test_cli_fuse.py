@@ -114,10 +114,7 @@ def test_json_is_the_report_with_the_right_numbers(place, scene, capsys):
     out, err = capsys.readouterr()
     report = json.loads(out)
     assert err == "" and json.loads((place / "x.json").read_text("utf-8")) == report
-    result = cofuse.fuse(
-        scene.frames,
-        preset=cofuse.PaperSettings(stride=4),
-    )
+    result = cofuse.fuse(scene.frames, preset=cofuse.PaperSettings(stride=4))
     assert report["cofuse"] == cofuse.__version__ and report["output"] == "x.png"
     assert report["frames"] == {
         "count": 3,

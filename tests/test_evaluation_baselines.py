@@ -9,11 +9,7 @@ import pytest
 
 from cofuse.errors import CofuseError
 from cofuse.evaluation.baselines import METHODS, resolve_method, told_noise
-from cofuse.evaluation.baselines.copying import (
-    choose_majority,
-    descriptor_norm,
-    fuse_dct_variance,
-)
+from cofuse.evaluation.baselines.copying import choose_majority, descriptor_norm, fuse_dct_variance
 from cofuse.evaluation.baselines.denoising import denoise_picture, denoise_tv
 from cofuse.evaluation.baselines.mixing import guided_filter
 from cofuse.evaluation.metrics import psnr, to_grey

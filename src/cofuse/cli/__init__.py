@@ -65,7 +65,10 @@ def _run(tokens: list[str], interruption: Interruption | None) -> int:
         except (KeyboardInterrupt, Exception) as error:
             # A library may have wrapped the interrupt in an error of its own.
             if isinstance(error, KeyboardInterrupt) or (interruption and interruption.number):
-                return _interrupted(interruption)
+                if interruption is not None:
+                    interruption.end()
+                say("interrupted; nothing was written half")
+                return 130 if interruption is None else 128 + interruption.number
             message = _message(error)
             if message is None or debug:
                 raise
@@ -85,13 +88,6 @@ def _worded(text: str, tokens: list[str]) -> str:
     application = sys.modules.get("cofuse.cli.application")
     in_options = getattr(application, "in_options", None)
     return text if in_options is None else str(in_options(text, tokens))
-
-
-def _interrupted(interruption: Interruption | None) -> int:
-    if interruption is not None:
-        interruption.end()
-    say("interrupted; nothing was written half")
-    return 130 if interruption is None else 128 + interruption.number
 
 
 def _message(error: BaseException) -> str | None:

@@ -102,19 +102,18 @@ def compare(
     check_empty(output, overwrite=overwrite)
     law = estimate_noise(stack).to_remove() if given is None else given
     wanted = wanted or list(_NOISY_METHODS if law.overall > 0 else _CLEAN_METHODS)
-    entries = _run_all(wanted, stack, law, printing) + outsiders
-    done = [entry for entry in entries if entry.picture is not None]
-    if not any(entry.kind == "method" for entry in done):
-        first = entries[0]
-        raise CofuseError(f"all methods failed; {first.name}: {first.failure}")
+    entries = _run_all(wanted, stack, law, printing)
+    if all(entry.failure for entry in entries):
+        raise CofuseError(f"all methods failed; {entries[0].name}: {entries[0].failure}")
+    entries += outsiders
     if white is None and stack.dtype == "uint16":
         white = stack.white  # the results are on the scale of the frames
     sources = [scoring.to_scored_grey(frame, white=stack.white) for frame in stack]
-    for entry in done:
-        assert entry.picture is not None
-        entry.scores = scoring.score(
-            entry.picture, metrics=chosen, sources=sources, truth=reference, white=white
-        )
+    for entry in entries:
+        if entry.picture is not None:
+            entry.scores = scoring.score(
+                entry.picture, metrics=chosen, sources=sources, truth=reference, white=white
+            )
     facts = {
         "name": names[0],
         "frames": frame_facts(stack),
@@ -126,7 +125,7 @@ def compare(
     with Transaction(overwrite=overwrite) as transaction:
         facts |= _write_page(output, facts, entries, stack, reference, chosen, transaction)
         write_json(transaction.place(output / "results.json"), plain(facts))
-    lines = [score_table({entry.name: entry.scores for entry in done})]
+    lines = [score_table({entry.name: entry.scores for entry in entries if entry.scores})]
     lines += [f"{entry.name} failed: {entry.failure}" for entry in entries if entry.failure]
     lines.append(f"look at {output / 'index.html'}")
     printing.result(facts, "\n".join(lines))

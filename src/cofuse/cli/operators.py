@@ -25,12 +25,7 @@ def list_() -> None:
 
 
 @operators.command
-def show(
-    name: str,
-    *,
-    output: Output | None = None,
-    overwrite: Overwrite = False,
-) -> None:
+def show(name: str, *, output: Output | None = None, overwrite: Overwrite = False) -> None:
     """Check an operator and show it: its facts, and its filters as a picture.
 
     Parameters

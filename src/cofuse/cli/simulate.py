@@ -8,12 +8,7 @@ import numpy as np
 
 from cofuse.cli.application import IntoFolder, Output, Printing, Quiet, Whole, check_empty
 from cofuse.evaluation.metrics import psnr, ssim
-from cofuse.evaluation.simulation import (
-    Simulation,
-    demo_simulation,
-    sample_picture,
-    simulate_stack,
-)
+from cofuse.evaluation.simulation import Simulation, demo_simulation, sample_picture, simulate_stack
 from cofuse.files import read_image, read_stack, write_image
 from cofuse.files.previews import side_by_side
 from cofuse.files.transaction import Transaction
