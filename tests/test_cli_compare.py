@@ -3,12 +3,12 @@
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import unquote
 
 import numpy as np
 import pytest
 
-from cofuse.cli import main
 from cofuse.errors import CofuseError
 from cofuse.evaluation.baselines import METHODS
 from cofuse.evaluation.metrics import psnr, q_mi, to_grey
@@ -16,8 +16,10 @@ from cofuse.evaluation.pages import Exhibit, choose_details, page_file
 from cofuse.evaluation.scenes import scene_names
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.files import read_image, write_image
+from tests.command_line import run
 
 NASTY = "<b>&\"x'"
+FRAMES = tuple(f"scene-7/frame-{k}.png" for k in range(3))
 
 
 @pytest.fixture(scope="module")
@@ -26,25 +28,32 @@ def simulation():
 
 
 @pytest.fixture
-def frames(tmp_path, simulation):
-    folder = tmp_path / "scene-7"
-    folder.mkdir()
-    return [
-        write_image(folder / f"frame-{k}.png", frame) for k, frame in enumerate(simulation.frames)
-    ]
+def place(tmp_path, simulation, monkeypatch):
+    """The working directory, with the frames in a folder, and their truth.png."""
+    monkeypatch.chdir(tmp_path)
+    Path("scene-7").mkdir()
+    for name, frame in zip(FRAMES, simulation.frames, strict=True):
+        write_image(name, frame)
+    write_image("truth.png", simulation.truth)
+    return tmp_path
 
 
-def call(capsys, *arguments):
-    code = main(["compare", *(str(argument) for argument in arguments)])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
+@pytest.fixture
+def compared(capsys):
+    """Run the command, which must succeed, and return what it prints."""
+
+    def call(*arguments):
+        assert run("compare", *arguments, "-o", "out") == 0
+        out, err = capsys.readouterr()
+        assert err == ""
+        return out
+
+    return call
 
 
-def error_of(capsys, *arguments):
-    code, out, err = call(capsys, *arguments)
-    assert code == 2 and out == ""
-    assert err.startswith("cofuse: error: ") and err.count("\n") == 1
-    return err
+def results():
+    """What is written of the methods."""
+    return json.loads(Path("out/results.json").read_text())
 
 
 class Page(HTMLParser):
@@ -74,110 +83,82 @@ class Page(HTMLParser):
         return [a[attribute] for _, a in self.tags if attribute in a]
 
 
-def test_writes_pictures_page_and_results(capsys, tmp_path, frames, simulation):
-    truth = write_image(tmp_path / "truth.png", simulation.truth)
-    out = tmp_path / "out"
-    code, text, err = call(
-        capsys, *frames, "--methods", "auto,average", "--methods", "gff", "--sigma", "0",
-        "--truth", truth, "-o", out,
-    )  # fmt: skip
-    assert (code, err) == (0, "")
-    assert "psnr" in text and text.splitlines()[-1] == f"look at {out / 'index.html'}"
-    assert {path.name for path in out.iterdir()} == {
+def test_writes_pictures_page_and_results(place, compared, simulation):
+    methods = ("--methods", "auto,average", "--methods", "gff", "--sigma", "0")
+    text = compared(*FRAMES, *methods, "--truth", "truth.png")
+    assert "psnr" in text and text.splitlines()[-1] == f"look at {Path('out', 'index.html')}"
+    assert {path.name for path in Path("out").iterdir()} == {
         "index.html", "results.json", "auto.png", "average.png", "gff.png", "truth.png",
         "frame-1.png", "frame-3.png",
     }  # fmt: skip
-    results = json.loads((out / "results.json").read_text())
-    assert [r["name"] for r in results["results"]] == ["auto", "average", "gff"]
-    assert results["sigma"] == 0 and not results["sigma_estimated"]
-    assert results["name"] == "frame"
-    for result in results["results"]:
-        picture = read_image(out / result["file"])
+    facts = results()
+    assert [r["name"] for r in facts["results"]] == ["auto", "average", "gff"]
+    assert facts["sigma"] == 0 and not facts["sigma_estimated"]
+    assert facts["name"] == "frame" and len(facts["details"]) >= 2
+    greys = [to_grey(frame) for frame in simulation.frames]
+    for result in facts["results"]:
+        picture = read_image(Path("out", result["file"]))
         assert result["seconds"] > 0 and result["failure"] is None
         assert result["scores"]["psnr"] == psnr(picture, simulation.truth)
-        greys = [to_grey(frame) for frame in simulation.frames]
         assert result["scores"]["q_mi"] == q_mi(greys, to_grey(picture))
-    assert len(results["details"]) >= 2
 
 
-def test_page_is_whole_and_asks_nobody(capsys, tmp_path, frames):
-    other = write_image(tmp_path / "other.png", read_image(frames[0]))
-    out = tmp_path / "out"
-    code, _, _ = call(
-        capsys, *frames, "--methods", "tv+laplacian,average", "--sigma", "4",
-        "--external", f"{NASTY}={other}", "--name", NASTY, "-o", out,
-    )  # fmt: skip
-    assert code == 0
-    text = (out / "index.html").read_text("utf-8")
+def test_page_is_whole_and_asks_nobody(place, compared):
+    write_image("other.png", read_image(FRAMES[0]))
+    methods = ("--methods", "tv+laplacian,average", "--sigma", "4")
+    compared(*FRAMES, *methods, "--external", f"{NASTY}=other.png", "--name", NASTY)
+    text = Path("out/index.html").read_text("utf-8")
     assert "://" not in text and "<b>&" not in text and "@import" not in text
     page = Page(text)
     assert NASTY in page.text  # unescaped again by the parser
     files = {unquote(name) for name in page.having("data-show")}
-    assert files == {p.name for p in out.glob("*.png")}
+    assert files == {p.name for p in Path("out").glob("*.png")}
     beside = [src for src in page.having("src") if not src.startswith("data:image/png;base64,")]
     assert [unquote(src) for src in beside] == ["tv+laplacian.png"]
     assert not page.having("href")
     assert "prefers-color-scheme: dark" in text
     assert len(re.findall('class="best"', text)) >= 6
-    results = json.loads((out / "results.json").read_text())
-    assert results["results"][-1] | {"scores": {}} == {
+    assert results()["results"][-1] | {"scores": {}} == {
         "name": NASTY, "kind": "external", "file": "b-x.png", "seconds": None, "scores": {},
         "failure": None,
     }  # fmt: skip
-    assert (read_image(out / "b-x.png") == read_image(other)).all()
+    assert (read_image("out/b-x.png") == read_image("other.png")).all()
 
 
-def test_best_values_are_marked(capsys, tmp_path, frames, simulation):
-    truth = write_image(tmp_path / "truth.png", simulation.truth)
-    out = tmp_path / "out"
-    code, _, _ = call(
-        capsys, *frames, "--methods", "average", "--sigma", "0", "--truth", truth, "-o", out,
-        "--external", f"perfect={truth}", "--metrics", "psnr,ssim", "--quiet",
-    )  # fmt: skip
-    assert code == 0
-    rows = re.findall(r"<tr data-show.*?</tr>", (out / "index.html").read_text(), re.S)
+def test_best_values_are_marked(place, compared):
+    perfect = ("--truth", "truth.png", "--external", "perfect=truth.png", "--metrics", "psnr,ssim")
+    assert compared(*FRAMES, "--methods", "average", "--sigma", "0", *perfect, "--quiet") == ""
+    rows = re.findall(r"<tr data-show.*?</tr>", Path("out/index.html").read_text(), re.S)
     average, perfect = rows
     assert perfect.count('class="best"') == 2 and "inf" in perfect
     assert average.count('class="best"') == 0
-    results = json.loads((out / "results.json").read_text())["results"]
-    assert results[1]["scores"] == {"psnr": None, "ssim": pytest.approx(1)}
+    assert results()["results"][1]["scores"] == {"psnr": None, "ssim": pytest.approx(1)}
 
 
-def test_scene_folder_and_estimated_noise(capsys, tmp_path, frames, simulation):
-    folder = frames[0].parent
-    write_image(folder / "truth.png", simulation.truth)
-    write_image(folder / "source-map.png", np.zeros((64, 90), np.uint8))
-    (tmp_path / "theirs").mkdir()
-    write_image(tmp_path / "theirs" / "scene-7.tif", simulation.truth)
-    code, text, _ = call(
-        capsys, folder, "--external", f"theirs={tmp_path / 'theirs'}", "-o", tmp_path / "out",
-        "--json",
-    )  # fmt: skip
-    assert code == 0
-    results = json.loads(text)
-    assert results["name"] == "scene-7" and results["sigma_estimated"]
-    assert results["frames"]["names"] == ["frame-0.png", "frame-1.png", "frame-2.png"]
-    methods = [r["name"] for r in results["results"]]
+def test_scene_folder_and_estimated_noise(place, compared, simulation):
+    write_image("scene-7/truth.png", simulation.truth)
+    write_image("scene-7/source-map.png", np.zeros((64, 90), np.uint8))
+    Path("theirs").mkdir()
+    write_image("theirs/scene-7.tif", simulation.truth)
+    facts = json.loads(compared("scene-7", "--external", "theirs=theirs", "--json"))
+    assert facts["name"] == "scene-7" and facts["sigma_estimated"]
+    assert facts["frames"]["names"] == ["frame-0.png", "frame-1.png", "frame-2.png"]
+    methods = [r["name"] for r in facts["results"]]
     assert methods == ["auto", "paper", "average", "laplacian", "gff", "sf-dct", "theirs"]
-    assert "psnr" in results["results"][0]["scores"]
-    assert results == json.loads((tmp_path / "out" / "results.json").read_text())
+    assert "psnr" in facts["results"][0]["scores"]
+    assert facts == results()
 
 
-def test_folder_of_a_simulation(capsys, tmp_path):
-    folder = tmp_path / "simulated"
-    assert main(["simulate", "--frames", "2", "--quiet", "-o", str(folder)]) == 0
-    out = tmp_path / "out"
-    code, text, _ = call(
-        capsys, folder, "--methods", "average", "--metrics", "psnr", "--json", "-o", out
-    )
-    assert code == 0
-    results = json.loads(text)
-    assert results["name"] == "simulated" and len(results["frames"]["names"]) == 2
-    truth = read_image(folder / "truth.png")
-    assert results["results"][0]["scores"]["psnr"] == psnr(read_image(out / "average.png"), truth)
+def test_folder_of_a_simulation(place, compared):
+    assert run("simulate", "--frames", "2", "--quiet", "-o", "simulated") == 0
+    compared("simulated", "--methods", "average", "--metrics", "psnr")
+    facts = results()
+    assert facts["name"] == "simulated" and len(facts["frames"]["names"]) == 2
+    expected = psnr(read_image("out/average.png"), read_image("simulated/truth.png"))
+    assert facts["results"][0]["scores"]["psnr"] == expected
 
 
-def test_failing_method_is_told_and_the_others_go_on(capsys, tmp_path, frames, monkeypatch):
+def test_failing_method_is_told_and_the_others_go_on(place, compared, refused, monkeypatch):
     def refuse(stack, sigma):
         raise CofuseError("it needs <something> not installed")
 
@@ -186,75 +167,63 @@ def test_failing_method_is_told_and_the_others_go_on(capsys, tmp_path, frames, m
 
     monkeypatch.setitem(METHODS, "gff", refuse)
     monkeypatch.setitem(METHODS, "dwt", fail)
-    out = tmp_path / "out"
-    code, text, _ = call(capsys, *frames, "--methods", "gff,average,dwt", "-o", out)
-    assert code == 0
+    text = compared(*FRAMES, "--methods", "gff,average,dwt")
     assert "gff failed: it needs <something> not installed" in text
     assert "dwt failed: ValueError: a bug" in text
-    page = (out / "index.html").read_text()
+    page = Path("out/index.html").read_text()
     assert "it needs &lt;something&gt; not installed" in page and Page(page)
-    results = json.loads((out / "results.json").read_text())["results"]
-    assert [bool(r["failure"]) for r in results] == [True, False, True]
-    assert not (out / "gff.png").exists()
-    err = error_of(capsys, *frames, "--methods", "gff,dwt", "-o", tmp_path / "none")
-    assert "all methods failed" in err and not (tmp_path / "none").exists()
+    assert [bool(r["failure"]) for r in results()["results"]] == [True, False, True]
+    assert not Path("out/gff.png").exists()
+    failing = ("compare", *FRAMES, "--methods", "gff,dwt", "-o", "none")
+    assert "all methods failed" in refused(*failing)
 
 
-def test_bad_input_is_told_and_nothing_is_written(capsys, tmp_path, frames, simulation):
-    small = write_image(tmp_path / "small.png", simulation.truth[1:])
-    out = ("-o", tmp_path / "out")
-    err = error_of(capsys, *frames, "--methods", "average,nope", *out)
-    assert (
-        "no method 'nope'" in err
-        and "auto, fast, paper" in err
-        and "average, laplacian" in err
-        and "bm3d" in err
-    )
-    assert "no metric 'x'" in error_of(capsys, *frames, "--metrics", "x", *out)
-    assert "psnr compares with the truth" in error_of(capsys, *frames, "--metrics", "psnr", *out)
-    assert "90x63 RGB" in error_of(capsys, *frames, "--truth", small, *out)
-    assert "90x63 RGB" in error_of(capsys, *frames, "--external", f"a={small}", *out)
-    assert "does not exist" in error_of(capsys, *frames, "--truth", tmp_path / "no.png", *out)
-    assert "does not exist" in error_of(capsys, *frames, "--external", f"a={tmp_path}/no", *out)
-    for text in ("a", "=a.png", "a="):
-        assert "expected NAME=PATH" in error_of(capsys, *frames, "--external", text, *out)
-    assert "is taken" in error_of(capsys, *frames, "--external", f"auto={frames[0]}", *out)
-    err = error_of(capsys, *frames, "--external", f"a={tmp_path}", *out)
-    assert "no picture frame.png or scene-7.png" in err
-    assert "--sigma is -1" in error_of(capsys, *frames, "--sigma", "-1", *out)
-    assert "--sigma is 'loud'" in error_of(capsys, *frames, "--sigma", "loud", *out)
-    assert "only one frame" in error_of(capsys, frames[0], *out)
-    assert "no frames" in error_of(capsys, *out)
-    assert "all frames must agree" in error_of(capsys, *frames, small, *out)
-    assert not (tmp_path / "out").exists()
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((*FRAMES, "--methods", "average,nope"), ("no method 'nope'", "average, laplacian")),
+        ((*FRAMES, "--methods", "nope"), ("bm3d", "auto, fast, paper")),
+        ((*FRAMES, "--metrics", "x"), ("no metric 'x'",)),
+        ((*FRAMES, "--metrics", "psnr"), ("psnr compares with the truth",)),
+        ((*FRAMES, "--truth", "small.png"), ("90x63 RGB",)),
+        ((*FRAMES, "--external", "a=small.png"), ("90x63 RGB",)),
+        ((*FRAMES, "--truth", "no.png"), ("does not exist",)),
+        ((*FRAMES, "--external", "a=no.png"), ("does not exist",)),
+        ((*FRAMES, "--external", "a"), ("expected NAME=PATH",)),
+        ((*FRAMES, "--external", "=a.png"), ("expected NAME=PATH",)),
+        ((*FRAMES, "--external", "a="), ("expected NAME=PATH",)),
+        ((*FRAMES, "--external", "auto=truth.png"), ("is taken",)),
+        ((*FRAMES, "--external", "a=."), ("no picture frame.png or scene-7.png",)),
+        ((*FRAMES, "--sigma", "-1"), ("--sigma is -1",)),
+        ((*FRAMES, "--sigma", "loud"), ("--sigma is 'loud'",)),
+        (FRAMES[:1], ("only one frame",)),
+        ((), ("no frames",)),
+        ((*FRAMES, "small.png"), ("all frames must agree",)),
+    ],
+)
+def test_bad_input_is_told_and_nothing_is_written(place, refused, simulation, arguments, words):
+    write_image("small.png", simulation.truth[1:])
+    refused("compare", *arguments, "-o", "out", words=words)
 
 
-def test_full_folder_needs_overwrite(capsys, tmp_path, frames):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "average.png").write_text("precious")
-    arguments = *frames, "--methods", "average", "--sigma", "0", "-o", out
-    assert "--overwrite" in error_of(capsys, *arguments)
-    assert (out / "average.png").read_text() == "precious"
-    assert call(capsys, *arguments, "--overwrite", "--quiet") == (0, "", "")
-    assert read_image(out / "average.png").shape == (64, 90, 3)
+def test_full_folder_needs_overwrite(place, compared, refused):
+    Path("out").mkdir()
+    Path("out/average.png").write_text("precious")
+    arguments = (*FRAMES, "--methods", "average", "--sigma", "0")
+    refused("compare", *arguments, "-o", "out", words=("--overwrite",))
+    compared(*arguments, "--overwrite")
+    assert read_image("out/average.png").shape == (64, 90, 3)
 
 
 @pytest.mark.parametrize(("dtype", "white"), [(np.uint16, 4095), (np.float32, 1)])
-def test_deep_frames_are_shown_in_16_bits(capsys, tmp_path, simulation, dtype, white):
-    paths = []
-    for k, frame in enumerate(simulation.frames[:2]):
-        deep = (frame[..., 0] / 255.0 * white).astype(dtype)
-        paths.append(write_image(tmp_path / f"f{k}.tif", deep))
-    out = tmp_path / "out"
-    code, _, _ = call(
-        capsys, *paths, "--methods", "average", "--sigma", "0", "--white", white, "-o", out
-    )
-    assert code == 0
-    shown = read_image(out / "average.png")
-    mean = np.mean([frame[..., 0] for frame in simulation.frames[:2]], axis=0)
+def test_deep_frames_are_shown_in_16_bits(place, compared, simulation, dtype, white):
+    pair = [frame[..., 0] for frame in simulation.frames[:2]]
+    for name, frame in zip(("a.tif", "b.tif"), pair, strict=True):
+        write_image(name, (frame / 255.0 * white).astype(dtype))
+    compared("a.tif", "b.tif", "--methods", "average", "--sigma", "0", "--white", white)
+    shown = read_image("out/average.png")
     assert shown.dtype == np.uint16
-    assert np.abs(shown / 257.0 - mean).max() < 0.1
+    assert np.abs(shown / 257.0 - np.mean(pair, axis=0)).max() < 0.1
 
 
 def test_details_are_apart_and_inside():
