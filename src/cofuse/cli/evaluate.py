@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -149,13 +150,12 @@ def _facts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         of_method.setdefault(row["method"], []).append(row["scores"])
     means = {
         # Not fsum, which refuses the infinite PSNR of an exact copy.
-        method: {name: sum(scores[name] for scores in some) / len(some) for name in names}
-        for method, some in of_method.items()
+        method: {name: sum(scores[name] for scores in own) / len(own) for name in names}
+        for method, own in of_method.items()
     }
     methods = [
-        {"method": method, "means": means[method], "ranks": ranks}
-        | {"mean_rank": sum(ranks.values()) / len(names)}
-        for method, ranks in _ranks(means).items()
+        {"method": method, "means": means[method], "ranks": own, "mean_rank": fmean(own.values())}
+        for method, own in _ranks(means).items()
     ]
     higher = dict.fromkeys(names, True)
     return {"cofuse": __version__, "higher_is_better": higher, "scores": rows, "methods": methods}

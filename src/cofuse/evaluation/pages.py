@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from html import escape
 from importlib import resources
 from string import Template
@@ -35,6 +35,7 @@ class Exhibit:
     name: str
     kind: str
     picture: Pixels | None = None
+    _: KW_ONLY
     file: str | None = None
     scores: dict[str, float] = field(default_factory=dict)
     seconds: float | None = None
