@@ -27,7 +27,7 @@ def patch_positions(shape: tuple[int, ...], patch_size: int, stride: int) -> Pos
     if min(shape[:2]) < patch_size:
         raise CofuseError(
             f"a picture of {shape[1]}x{shape[0]} pixels is smaller than a patch of "
-            f"{patch_size}x{patch_size}; use an operator for smaller patches"
+            f"{patch_size}x{patch_size}; use smaller patches, as another operator has"
         )
     ys, xs = (
         np.unique(np.append(np.arange(0, side - patch_size + 1, stride), side - patch_size))

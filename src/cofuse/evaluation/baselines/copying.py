@@ -65,7 +65,7 @@ def fuse_sf_dct(stack: Stack, *, block_size: int = _BLOCK) -> Fusion:
       itself included; at a tie it keeps its choice, or else takes the earliest frame.
     """
     n = block_size
-    check_number("block_size", n, 2, min(stack.shape[:2]), whole=True)
+    check_number("block_size", n, 2, whole=True)
     places = np.ix_(*patch_positions(stack.shape, n, n))
     windows = np.lib.stride_tricks.sliding_window_view
     steps = np.arange(n)
