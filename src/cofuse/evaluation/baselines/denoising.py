@@ -90,7 +90,7 @@ def denoise_bm3d(levels: Levels, sigma: float) -> Levels:
     """Block matching and 3-D filtering (Dabov and others 2007), by its authors' package.
 
     The package is licensed for non-commercial use only. It runs in threads whose order is not
-    fixed: two runs may differ by some thousandths of a grey level.
+    fixed: two runs may differ, as a rule by thousandths of a grey level, seldom by a tenth.
     """
     bm3d = import_extra("bm3d", "bm3d", "BM3D")
     height, width = levels.shape
