@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cofuse.errors import CofuseError
 from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.operators.cosparse import select_cosupport
 
