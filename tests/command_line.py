@@ -10,7 +10,7 @@ from cofuse.cli import main
 from tests.waiting import PATIENCE
 
 #: What is said before the work, whatever it will take.
-PLAN = r"cofuse: \d+ frames? of \d+x\d+ (?:grey|RGB) \w+: about [^,\n]+, up to [^,\n]+ of memory\n"
+PLAN = r"cofuse: \d+ frames? of \d+x\d+ (?:grey|RGB) \w+: up to [^,\n]+ of memory\n"
 
 
 def run(*arguments: object) -> int:

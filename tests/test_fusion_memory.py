@@ -19,7 +19,7 @@ from hypothesis.extra.numpy import arrays
 from cofuse.errors import CofuseError
 from cofuse.fusion import fuse
 from cofuse.fusion.mixing import MixingRun
-from cofuse.fusion.presets import Work, estimate_seconds, least_memory, plan_fusion
+from cofuse.fusion.presets import Work, least_memory, plan_fusion
 from cofuse.images import Stack
 from cofuse.images.memory import (
     available_memory,
@@ -283,17 +283,6 @@ def test_a_ceiling_below_what_is_needed_says_what_is() -> None:
     frames = [np.zeros((50, 60), np.uint8)] * 3
     with pytest.raises(CofuseError, match=r"3 frames of 60x50 pixels need \d+ MB .* only 1 MB"):
         fuse(frames, sigma=0, max_memory=1_000_000)
-
-
-def test_time_grows_with_the_work() -> None:
-    works = Work((1000, 1000), "uint8", 3), Work((4000, 6000, 3), "uint8", 9)
-    mixing, restoring = (
-        [estimate_seconds(work, restore=restore, processors=2) for work in works]
-        for restore in (False, True)
-    )
-    for small, large in (mixing, restoring):
-        assert 0 < small < 60 and large > 10 * small
-    assert restoring[0] > mixing[0]
 
 
 #: Fuses frames; prints the memory of the process before, and its most.

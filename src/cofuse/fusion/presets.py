@@ -1,4 +1,4 @@
-"""The presets: what each method can be set to, and the memory and time that it takes."""
+"""The presets: what each method can be set to, and the memory that it takes."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def check_method(
     return load_operator(settings.operator if operator is None else operator)
 
 
-# --- memory and time -----------------------------------------------------------------------------
+# --- memory ---------------------------------------------------------------------------------------
 # Known before the first frame is decoded. Frames, and whole pictures in floats, lie in temporary
 # files, which the system keeps in memory as long as there is room. What the process itself holds
 # are the result, its maps and the tiles at work. The byte counts were measured on colour stacks of
@@ -185,8 +185,6 @@ _PROGRAM = 220_000_000
 _SPARE, _NOISE = 60_000_000, 360_000_000
 #: Bytes a pixel, beside the result, of `paper`.
 _PAPER_BYTES = 650
-#: Seconds of one processor to weigh and mix a pixel of a frame, and to restore one of the picture.
-_SECONDS_TO_WEIGH, _SECONDS_TO_RESTORE = 1.2e-6, 2.4e-6
 
 
 @dataclass(frozen=True)
@@ -260,13 +258,6 @@ def least_memory(work: Work) -> int:
     from cofuse.model import weighing  # loads OpenCV, which takes a while
 
     return _peak(work, weighing.LEAST_SIDE)
-
-
-def estimate_seconds(work: Work, *, restore: bool, processors: int) -> float:
-    """Estimate roughly, to a factor of two or so, how long the trained model will take."""
-    height, width = work.shape[:2]
-    seconds = work.frames * _SECONDS_TO_WEIGH + _SECONDS_TO_RESTORE * restore
-    return height * width * seconds / processors
 
 
 def _peak(work: Work, side: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from cofuse.errors import CofuseError
 from cofuse.files import check_output, write_json
 from cofuse.files.transaction import Transaction, clear_leftovers
 from cofuse.fusion import fuse
-from cofuse.fusion.presets import Work, estimate_seconds, plan_fusion, preset_name
+from cofuse.fusion.presets import Work, plan_fusion, preset_name
 from cofuse.images import Stack
 from cofuse.images.memory import format_size
 from cofuse.images.pixels import white_of_type
@@ -79,21 +78,17 @@ class Job:
 
     def _planned(self) -> str:
         """Say what is about to be done; refuses work that takes more memory than allowed."""
-        stack, noisy = self.frames.stack, self.noise is None or self.noise.overall > 0
-        restores = noisy and self.request.fusing.denoise > 0
+        stack, noise = self.frames.stack, self.noise
+        restores = (noise is None or noise.overall > 0) and self.request.fusing.denoise > 0
         preset = preset_name(self.settings)
         work = Work(stack.shape, stack.dtype, len(stack), preset, restores=restores)
         peak = plan_fusion(work, max_memory=self._max_memory).peak
-        seconds = estimate_seconds(work, restore=noisy, processors=os.cpu_count() or 1)
         white = ""
         if stack.white != white_of_type(stack.dtype):
             source = "found in them" if stack.white_is_found else "from the files"
             source = source if self.request.reading.white is None else "given"
             white = f" with white at {stack.white:g} ({source})"
-        return (
-            f"{stack_in_words(stack)}{white}: about {_rough_time(seconds)}, "
-            f"up to {format_size(peak)} of memory"
-        )
+        return f"{stack_in_words(stack)}{white}: up to {format_size(peak)} of memory"
 
     def run(
         self,
@@ -170,12 +165,6 @@ class Job:
                 output.write(transaction, found)
         assert found.alignment is not None
         return found.alignment
-
-
-def _rough_time(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def fuse_files(
