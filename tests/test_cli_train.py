@@ -30,20 +30,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def few_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small stacks only: they are drawn before the minutes count."""
-    from cofuse.learning.training import course
-
-    monkeypatch.setattr(course, "_VALIDATION", (2,))
-    monkeypatch.setattr(course, "_FRAMES", {2: 1.0})
-
-
 # --- with torch ---
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("few_frames")
 @pytest.mark.extra("torch")
 @pytest.mark.extra("onnx")
 def test_what_is_trained_can_be_fused_with(place, capsys):
@@ -76,7 +66,6 @@ def test_what_is_trained_can_be_fused_with(place, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("few_frames")
 @pytest.mark.extra("torch")
 @pytest.mark.extra("onnx")
 def test_training_sets_out_from_a_folder_or_from_nothing(place, capsys):

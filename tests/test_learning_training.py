@@ -28,39 +28,30 @@ import torch
 
 from cofuse.learning.training import CourseSettings, train
 from cofuse.learning.training import course as courses
-from cofuse.learning.training.restoring import (
-    Noisy,
-    drawn_pictures,
-    flipped,
-    restored,
-    restoring_loss,
-    white_pictures,
+from cofuse.learning.training.bands import (
+    mixed,
+    noise_inputs,
+    noise_levels,
+    octave_levels,
+    split,
 )
-from cofuse.learning.training.restoring import _told as told_of
-from cofuse.learning.training.steps import (
-    Stacks,
-    drawn,
-    shares,
-    turned,
-    weighing_loss,
-    weights_of,
-)
-from cofuse.learning.training.told import mixed, noise_levels, octave_levels, split, told_numbers
+from cofuse.learning.training.restoring import Noisy, levels_left
+from cofuse.learning.training.weighing import Stacks, mixing_loss, shares, weights_of
 from cofuse.learning.world import Scenes, World
-from cofuse.learning.world.chance import Chance
+from cofuse.learning.world.canvas import Canvas
 from cofuse.model.network import CONTEXT, TOLD, Networks
 from cofuse.model.saving import read_networks
 
 pytestmark = [pytest.mark.extra("torch"), pytest.mark.extra("onnx")]
 
-CPU = torch.device("cpu")
+BLACK = torch.zeros((1, 3, 8, 8), dtype=torch.uint8)
 
 
-class Certain(Chance):
-    """Chance without errors of estimates."""
+class Certain(Canvas):
+    """A canvas without errors of estimates."""
 
     def normal(self, *shape: int) -> torch.Tensor:
-        return torch.zeros(shape)
+        return torch.zeros(self.batch, *shape)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +83,7 @@ def test_levels_of_white_noise_are_its_own_in_every_octave(floor):
     noise = torch.randn((2, 2, 3, 512, 512), generator=generator)
     noise *= sigma * math.sqrt(floor + (1 - floor) * 2 * light)
     clean = torch.full_like(noise, light)
-    levels = noise_levels(Certain(CPU, 0), noise, clean, torch.full((2,), floor))
+    levels = noise_levels(Certain(BLACK, 0), noise, clean, torch.full((2,), floor))
     assert levels.shape == (2, 2, BANDS)
     # The coarsest octave has 768 numbers a frame: its error is 2.5 %, and below twice that.
     expected = torch.full_like(levels, sigma / math.sqrt(3))
@@ -102,7 +93,7 @@ def test_levels_of_white_noise_are_its_own_in_every_octave(floor):
 @pytest.mark.parametrize("side", [64, 80, 96, 112])
 def test_levels_are_told_of_all_sides_that_networks_take(side):
     noise = torch.randn((1, 1, 3, side, side), generator=torch.Generator().manual_seed(9))
-    levels = noise_levels(Certain(CPU, 0), noise, torch.full_like(noise, 0.5), torch.ones(1))
+    levels = noise_levels(Certain(BLACK, 0), noise, torch.full_like(noise, 0.5), torch.ones(1))
     # Of the finest octave there are enough numbers even so.
     assert levels[0, 0, 0].item() == pytest.approx(1 / math.sqrt(3), rel=0.05)
     assert torch.isfinite(levels).all()
@@ -111,8 +102,8 @@ def test_levels_are_told_of_all_sides_that_networks_take(side):
 def test_estimates_err_by_a_tenth_or_two():
     noise = torch.randn((400, 1, 3, 32, 32), generator=torch.Generator().manual_seed(2))
     clean, floor = torch.full_like(noise, 0.5), torch.ones(400)
-    exact = noise_levels(Certain(CPU, 0), noise, clean, floor)
-    rough = noise_levels(Chance(CPU, 0), noise, clean, floor)
+    exact = noise_levels(Certain(BLACK, 0), noise, clean, floor)
+    rough = noise_levels(Canvas(BLACK, 0, batch=400), noise, clean, floor)
     error = (rough / exact).log().flatten(1)
     assert 0.12 < float(error.std()) < 0.22 and abs(float(error.mean())) < 0.03
     assert 0.05 < float((error - error.mean(1, keepdim=True)).std()) < 0.1
@@ -161,7 +152,7 @@ def law_of(count: int, colour: bool) -> tuple[NoiseLaw, torch.Tensor, float]:
 @pytest.mark.parametrize("colour", [True, False])
 def test_of_noise_is_told_what_the_program_tells(colour):
     law, levels, floor = law_of(3, colour)
-    numbers = told_numbers(levels)
+    numbers = noise_inputs(levels)
     assert numbers.shape == (3, TOLD)
     told = weighing.noise_told(law)
     np.testing.assert_allclose(numbers, told.levels, rtol=1e-5)
@@ -234,10 +225,10 @@ def test_weights_add_up_and_are_none_where_a_frame_is_left_out(networks):
 # --- steps ---
 
 
-def test_turned_stacks_are_the_same_stacks_in_parts(photos):
+def test_parts_of_stacks_are_the_same_stacks_flipped_and_cut(photos):
     world = World(photos, seed=3)
-    stacks = drawn(world, 4, 2, 32)
-    parts = list(turned(stacks, world.chance))
+    stacks = Stacks.draw(world, 4, 2, 32)
+    parts = list(stacks.parts(world.canvas))
     assert len(parts) == 4
     for number, part in enumerate(parts):
         whole, some = stacks.scenes, part.scenes
@@ -252,7 +243,7 @@ def test_turned_stacks_are_the_same_stacks_in_parts(photos):
                 for turn in (before, before.transpose(-1, -2))
                 for flips in ([], [-1], [-2], [-1, -2])
             ]
-            assert all(29 <= length <= 32 for length in after.shape[-2:])
+            assert all(16 <= length <= 32 for length in after.shape[-2:])
             found[name] = [torch.equal(way, after) for way in ways]
         assert any(map(all, zip(*found.values(), strict=True))), "all are turned and cut alike"
 
@@ -266,31 +257,25 @@ def two_frames() -> Stacks:
     return Stacks(scenes, torch.zeros(1, 2, BANDS))
 
 
-def test_the_loss_falls_with_every_step_towards_the_sharp_frame(monkeypatch):
-    losses = []
-    for share in (0.0, 0.5, 0.9, 1.0):
-        weights = torch.tensor([share, 1 - share]).view(1, 2, 1, 1, 1).expand(1, 2, 4, 64, 64)
-        monkeypatch.setattr(
-            "cofuse.learning.training.steps.weights_of", lambda *_, made=weights: (made, made)
-        )
-        losses.append(weighing_loss(Networks(), two_frames()).item())
+def weighed(share: float) -> torch.Tensor:
+    """The same weights of two frames everywhere, in all bands."""
+    return torch.tensor([share, 1 - share]).view(1, 2, 1, 1, 1).expand(1, 2, 4, 64, 64)
+
+
+def test_the_loss_falls_with_every_step_towards_the_sharp_frame():
+    scenes = two_frames().scenes
+    losses = [mixing_loss(scenes, *[weighed(share)] * 2).item() for share in (0.0, 0.5, 0.9, 1.0)]
     assert losses == sorted(losses, reverse=True) and losses[-1] < losses[0] - 1
     # The truth itself: only what counts as no error is left, of exact weights and of coarse ones.
     assert losses[-1] == pytest.approx(1.3 * math.log(3e-6), abs=1e-3)
 
 
-def test_noise_that_the_weights_average_out_is_worth_something(monkeypatch):
-    stacks = two_frames()
-    clean = stacks.scenes.truth[:, None].expand(-1, 2, -1, -1, -1)
+def test_noise_that_the_weights_average_out_is_worth_something():
+    truth = two_frames().scenes.truth
+    clean = truth[:, None].expand(-1, 2, -1, -1, -1)
     noise = 0.05 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(8))
-    scenes = Scenes(clean + noise, clean, stacks.scenes.truth, torch.ones(1))
-    losses = []
-    for share in (1.0, 0.5):
-        weights = torch.tensor([share, 1 - share]).view(1, 2, 1, 1, 1).expand(1, 2, 4, 64, 64)
-        monkeypatch.setattr(
-            "cofuse.learning.training.steps.weights_of", lambda *_, made=weights: (made, made)
-        )
-        losses.append(weighing_loss(Networks(), Stacks(scenes, stacks.levels)).item())
+    scenes = Scenes(clean + noise, clean, truth, torch.ones(1))
+    losses = [mixing_loss(scenes, *[weighed(share)] * 2).item() for share in (1.0, 0.5)]
     # Two frames have half of the noise's power, and the picture is right either way.
     assert losses[0] - losses[1] == pytest.approx(1.3 * math.log(2), abs=0.1)
 
@@ -298,21 +283,13 @@ def test_noise_that_the_weights_average_out_is_worth_something(monkeypatch):
 # --- pictures to restore ---
 
 
-class Exact(World):
-    """A world whose estimates do not err."""
-
-    def __init__(self, photos: torch.Tensor) -> None:
-        super().__init__(photos)
-        self.chance = Certain(CPU, 0)
-
-
 @pytest.mark.parametrize("count", [1, 3])
-def test_of_noise_to_take_out_is_told_what_the_program_tells(photos, count):
+def test_levels_of_noise_to_take_out_are_those_of_the_program(count):
     """White noise in three channels, of which as much is left as equal weights leave."""
     sigma = 12.0
     noise = torch.randn((4, 3, 512, 512), generator=torch.Generator().manual_seed(2))
     even = torch.full((4, MIXED_BANDS, 512, 512), count**-0.5)
-    ours = told_of(Exact(photos), noise * sigma / 255, even)
+    ours = levels_left(Certain(BLACK, 0, batch=4), noise * sigma / 255, even)
     left = NoiseLeft(NoiseLaw.white(sigma, frames=count, colour=True))
     equal = np.full((count, MIXED_BANDS, 2, 2), 1 / count, np.float32)
     theirs = (left.scales(range(count), equal)[0, 0] * left.typical).ravel()
@@ -322,67 +299,68 @@ def test_of_noise_to_take_out_is_told_what_the_program_tells(photos, count):
     np.testing.assert_allclose(ours[..., 0, 0].mean(0), theirs, rtol=0.03)
 
 
-def test_white_pictures_are_told_their_noise(photos):
-    pictures = white_pictures(World(photos, seed=1), 24, 64, 15.0)
+def test_white_pictures_have_the_levels_of_their_noise(photos):
+    pictures = Noisy.draw_white(World(photos, seed=1), 24, 64, 15.0)
     assert pictures.noisy.shape == pictures.clean.shape == (24, 3, 64, 64)
     assert float((pictures.noisy - pictures.clean).std()) == pytest.approx(15 / 255, rel=0.02)
     # Estimates err by 8 % from picture to picture.
-    luminance, colours = pictures.told[:, [0, MIXED_BANDS]].mean((0, 2, 3)).tolist()
+    luminance, colours = pictures.levels[:, [0, MIXED_BANDS]].mean((0, 2, 3)).tolist()
     assert luminance == pytest.approx(15 / 255 / math.sqrt(3), rel=0.06)
     assert colours == pytest.approx(15 / 255, rel=0.06)
 
 
-def test_pictures_of_all_kinds_are_finite_and_told_of_all_the_noise_that_they_have(photos):
+def test_pictures_of_all_kinds_are_finite_and_have_levels_of_all_their_noise(photos):
     world = World(photos, seed=2)
     apart = []
     for _ in range(30):
-        pictures = drawn_pictures(world, 3, 32)
+        pictures = Noisy.draw(world, 3, 32)
         assert pictures.noisy.shape == pictures.clean.shape == (3, 3, 32, 32)
-        assert pictures.told.shape == (3, 2 * MIXED_BANDS, 16, 16)
+        assert pictures.levels.shape == (3, 2 * MIXED_BANDS, 16, 16)
         assert all(bool(torch.isfinite(planes).all()) for planes in vars(pictures).values())
-        assert float(pictures.told.min()) >= 0
+        assert float(pictures.levels.min()) >= 0
         finest = octave_levels((pictures.noisy - pictures.clean).mean(1, keepdim=True))[:, 0]
         loud = finest > 2 / 255  # below, rounding is as large
-        apart.append((pictures.told[:, 0].mean((1, 2)) / finest)[loud].log())
+        apart.append((pictures.levels[:, 0].mean((1, 2)) / finest)[loud].log())
     # Estimates err, weights are not the same everywhere, and some noise is cut off at white; some
-    # are told of noise that is not there, but none have much that they are not told of.
+    # levels are of noise that is not there, but there is hardly any noise beyond the levels.
     error = torch.cat(apart)
     assert len(error) > 30 and abs(float(error.median())) < 0.15 and float(error.min()) > -1
 
 
-def test_flipped_pictures_are_the_same_pictures_and_told_alike():
+def test_parts_of_pictures_are_the_same_pictures_flipped_with_their_levels():
     clean = torch.rand((2, 3, 24, 24), generator=torch.Generator().manual_seed(6))
-
-    def small(planes: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.avg_pool2d(planes, 2)
-
-    parts = list(flipped(Noisy(2 * clean, clean, small(clean)), Chance(CPU, 3), times=12))
+    pictures = Noisy(2 * clean, clean, torch.nn.functional.avg_pool2d(clean, 2))
+    canvas = Canvas(BLACK, 3)
+    parts = [part for _ in range(3) for part in pictures.parts(canvas)]
     assert len(parts) == 12
     for part in parts:
         assert torch.equal(part.noisy, 2 * part.clean)
-        torch.testing.assert_close(part.told, small(part.clean))
+        levels = torch.nn.functional.avg_pool2d(part.clean, 2)
+        torch.testing.assert_close(part.levels, levels)
         before, after = (planes.flatten(-2).sort(-1).values for planes in (clean, part.clean))
         assert torch.equal(before, after)
     assert len({part.clean.numpy().tobytes() for part in parts}) > 4
 
 
 def test_the_loss_of_restoring_is_that_of_what_is_made(networks):
-    clean = torch.rand((2, 3, 32, 32), generator=torch.Generator().manual_seed(7))
+    clean = torch.rand((2, 3, 32, 32), generator=torch.Generator().manual_seed(7)) * 0.9
     none = torch.zeros((2, 2 * MIXED_BANDS, 16, 16))
     exact, off = Noisy(clean, clean, none), Noisy(clean + 0.1, clean, none)
-    # Told of no noise nothing is changed.
-    assert torch.equal(restored(networks, off), off.noisy)
-    assert restoring_loss(networks, exact).item() == pytest.approx(math.log(1e-6), abs=1e-3)
-    assert restoring_loss(networks, off).item() == pytest.approx(math.log(0.01), abs=1e-3)
+    # Where the levels say that there is no noise nothing is changed.
+    assert torch.equal(off.restored(networks), off.noisy)
+    assert exact.loss(networks).item() == pytest.approx(math.log(1e-6), abs=1e-3)
+    assert off.loss(networks).item() == pytest.approx(math.log(0.01), abs=1e-3)
+    with torch.no_grad():
+        assert off.psnr(networks) == pytest.approx(20, abs=1e-3)
 
 
 def test_steps_on_some_pictures_lower_their_loss(photos):
     torch.manual_seed(0)
-    networks, pictures = Networks(), white_pictures(World(photos), 4, 32, 20.0)
+    networks, pictures = Networks(), Noisy.draw_white(World(photos), 4, 32, 20.0)
     optimiser = torch.optim.AdamW(networks.restore.parameters(), lr=1e-3)
     losses = []
     for _ in range(40):
-        loss = restoring_loss(networks, pictures)
+        loss = pictures.loss(networks)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -394,14 +372,7 @@ def test_steps_on_some_pictures_lower_their_loss(photos):
 # --- courses ---
 
 
-@pytest.fixture
-def few_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courses, "_VALIDATION", (2, 3))
-    monkeypatch.setattr(courses, "_FRAMES", {2: 0.5, 3: 0.5})
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("few_frames")
 @pytest.mark.parametrize("part", courses.PARTS)
 def test_a_course_trains_its_networks_alone_and_says_how_far_it_is(photos, networks, part):
     told = []
@@ -424,18 +395,14 @@ def test_a_course_trains_its_networks_alone_and_says_how_far_it_is(photos, netwo
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("few_frames")
-def test_steps_that_would_make_networks_useless_are_left_out_and_counted(
-    photos, networks, monkeypatch
-):
-    def no_number(given: Networks, _: Stacks) -> torch.Tensor:
-        return torch.nan * sum(values.sum() for values in given.parameters())
-
-    monkeypatch.setattr(courses, "weighing_loss", no_number)
-    course = train(photos, CourseSettings(0.5, frames=6, side=32), start=networks)
+def test_steps_that_would_make_networks_useless_are_left_out_and_counted(photos, networks):
+    broken = copy.deepcopy(networks)
+    with torch.no_grad():
+        next(broken.border.parameters()).fill_(torch.nan)
+    course = train(photos, CourseSettings(0.5, frames=6, side=32), start=broken)
     assert course.step == course.left_out == course.curve[-1]["left_out"] > 0
-    before, after = networks.state_dict(), course.networks.state_dict()
-    assert all(torch.equal(before[key], after[key]) for key in before)
+    pairs = zip(broken.parameters(), course.networks.parameters(), strict=True)
+    assert all(torch.equal(before.nan_to_num(7), after.nan_to_num(7)) for before, after in pairs)
 
 
 def test_parts_share_all_networks_among_them():
@@ -444,28 +411,26 @@ def test_parts_share_all_networks_among_them():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("few_frames")
 @pytest.mark.parametrize(("part", "kind"), [("weighing", Stacks), ("restoring", Noisy)])
 def test_helpers_draw_beside_and_end_with_the_course(photos, part, kind):
     settings = CourseSettings(1.0, part, frames=4, side=32, helpers=1, seed=5)
-    course = courses.Course(settings, Networks(), Networks(), World(photos))
-    with courses._drawn_beside(course, photos) as draws:
-        batches = [next(draws) for _ in range(2)]
-        assert len(multiprocessing.active_children()) == 1
-        planes = [
-            batch.scenes.frames if isinstance(batch, Stacks) else batch.noisy for batch in batches
-        ]
-        assert all(isinstance(batch, kind) for batch in batches)
-        assert all(bool(torch.isfinite(each).all()) for each in planes)
-        if part == "restoring":
-            # With the seed of the helper, the same as would be drawn here.
-            alone = courses._draws(World(photos, seed=1005), settings)
-            assert all(torch.equal(each, next(alone).noisy) for each in planes)
+    beside = courses.drawn_beside(photos, settings)
+    batches = [next(beside) for _ in range(2)]
+    assert len(multiprocessing.active_children()) == 1
+    # With the seed of the helper, the same as would be drawn here.
+    alone = courses.draws(World(photos, seed=1005), settings)
+    for batch, expected in zip(batches, alone, strict=False):
+        assert isinstance(batch, kind)
+        made, wanted = (
+            each.scenes.frames if isinstance(each, Stacks) else each.noisy
+            for each in (batch, expected)
+        )
+        torch.testing.assert_close(made, wanted)
+    beside.close()
     assert not multiprocessing.active_children()
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("few_frames")
 def test_a_course_with_a_helper_trains(photos, networks):
     settings = CourseSettings(2.0, "restoring", frames=4, side=32, helpers=1)
     course = train(photos, settings, start=networks)
@@ -480,7 +445,7 @@ def test_steps_on_one_stack_lower_its_loss():
     optimiser = torch.optim.AdamW(networks.parameters(), lr=1e-3)
     losses = []
     for _ in range(12):
-        loss = weighing_loss(networks, stacks)
+        loss = stacks.loss(networks)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -496,22 +461,22 @@ def test_a_running_mean_begins_with_the_first_step_and_follows(photos):
         for parameter in made.average.parameters():
             parameter.fill_(9.0)
     made.step = 1
-    courses._follow(made)
+    courses.follow(made)
     assert all(bool((value == 1).all()) for value in made.average.parameters())
     with torch.no_grad():
         for parameter in made.networks.parameters():
             parameter.fill_(2.0)
     made.step = 4
-    courses._follow(made)
+    courses.follow(made)
     assert all(bool((value == 1.25).all()) for value in made.average.parameters())
 
 
 def test_the_rate_warms_up_and_falls_along_a_cosine():
     whole = CourseSettings(1.0, rate=2e-3)
-    assert courses._rate(whole, 0, 0.0) == pytest.approx(2e-3 / 200, rel=0.01)
-    assert courses._rate(whole, 500, 0.0) == pytest.approx(2e-3, rel=0.01)
-    assert courses._rate(whole, 500, 0.5) == pytest.approx(1e-3, rel=0.01)
-    assert 0 < courses._rate(whole, 500, 1.0) < 1e-5
+    assert courses.rate_of(whole, 0, 0.0) == pytest.approx(2e-3 / 200, rel=0.01)
+    assert courses.rate_of(whole, 500, 0.0) == pytest.approx(2e-3, rel=0.01)
+    assert courses.rate_of(whole, 500, 0.5) == pytest.approx(1e-3, rel=0.01)
+    assert 0 < courses.rate_of(whole, 500, 1.0) < 1e-5
 
 
 def test_one_photograph_is_too_few(photos):

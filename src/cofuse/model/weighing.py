@@ -185,7 +185,7 @@ def _with_pools(
 def _shares(scores: Levels) -> Levels:
     """Shares in the mixture that `border` sees: roots of weights, so that runners-up show in it.
 
-    The same as `learning.training.steps.shares`.
+    The same as `learning.training.weighing.shares`.
     """
     weights = np.exp(scores - scores.max(axis=0))
     weights /= _total(weights)

@@ -6,25 +6,16 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from queue import Empty
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from cofuse.errors import CofuseError
-from cofuse.learning.training.restoring import (
-    Noisy,
-    drawn_pictures,
-    flipped,
-    restored,
-    restoring_loss,
-    white_pictures,
-)
-from cofuse.learning.training.steps import Stacks, drawn, turned, weighing_loss, weights_of
-from cofuse.learning.training.told import mixed, split
+from cofuse.learning.training.restoring import Noisy
+from cofuse.learning.training.weighing import Stacks
 from cofuse.learning.world import World
 from cofuse.model.network import Networks
 
@@ -37,7 +28,7 @@ PARTS = {
 #: Numbers of frames in a stack, and how often each is drawn.
 _FRAMES = {2: 0.24, 3: 0.16, 4: 0.12, 6: 0.14, 9: 0.12, 16: 0.12, 28: 0.1}
 #: Seconds to wait for a draw of the helpers.
-_PATIENCE = 120.0
+_PATIENCE = 120
 #: Numbers of frames of the stacks for validation.
 _VALIDATION = (2, 2, 3, 5, 8)
 
@@ -118,35 +109,38 @@ def train(
     parameters = [values for network in trained for values in network.parameters()]
     optimiser = torch.optim.AdamW(parameters, lr=1e-3, weight_decay=1e-4, betas=(0.9, 0.98))
     validation = _validation(World(kept, seed=1), settings)
-    with _drawn_beside(course, used) as draws:
-        losses = _losses(course, draws)
-        began, next_time = time.perf_counter(), settings.validate_every
-        while (seconds := time.perf_counter() - began) < settings.seconds:
-            for group in optimiser.param_groups:
-                group["lr"] = _rate(settings, course.step, seconds / settings.seconds)
-            loss = next(losses)
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-            if bool(torch.isfinite(norm)):
-                optimiser.step()
-            else:
-                course.left_out += 1
-            course.step += 1
-            _follow(course)
-            if seconds > next_time:
-                next_time += settings.validate_every
-                _validate(course, validation, seconds, say)
-        _validate(course, validation, settings.seconds, say)
+    world = course.world
+    batches = drawn_beside(used, settings) if settings.helpers else draws(world, settings)
+    # Every batch is used several times, flipped: drawing takes longer than a step.
+    parts = (part for batch in batches for part in batch.parts(world.canvas))
+    began, next_time = time.perf_counter(), settings.validate_every
+    while (seconds := time.perf_counter() - began) < settings.seconds:
+        for group in optimiser.param_groups:
+            group["lr"] = rate_of(settings, course.step, seconds / settings.seconds)
+        loss = next(parts).loss(networks)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        if bool(torch.isfinite(norm)):
+            optimiser.step()
+        else:
+            course.left_out += 1
+        course.step += 1
+        follow(course)
+        if seconds > next_time:
+            next_time += settings.validate_every
+            _validate(course, validation, seconds, say)
+    _validate(course, validation, settings.seconds, say)
     return course
 
 
-def _rate(settings: CourseSettings, step: int, done: float) -> float:
+def rate_of(settings: CourseSettings, step: int, done: float) -> float:
+    """Learning rate of a step, when a part ``done`` of the time is over."""
     warm = min(1.0, (step + 1) / 200)
     return settings.rate * warm * (0.5 + 0.5 * math.cos(math.pi * min(done, 1.0)) + 1e-3)
 
 
-def _follow(course: Course) -> None:
+def follow(course: Course) -> None:
     """Let the running mean follow: freely at first, then over the last few hundred steps."""
     pace = max(1.0 / course.step, 0.003)
     means, values = list(course.average.parameters()), list(course.networks.parameters())
@@ -154,111 +148,71 @@ def _follow(course: Course) -> None:
         torch._foreach_lerp_(means, values, pace)
 
 
-def _loss(networks: Networks, batch: _Batch) -> Tensor:
-    if isinstance(batch, Noisy):
-        return restoring_loss(networks, batch)
-    return weighing_loss(networks, batch)
-
-
-def _losses(course: Course, draws: Iterator[_Batch]) -> Iterator[Tensor]:
-    """Use every draw several times, flipped: drawing takes longer than a step."""
-    chance = course.world.chance
-    for batch in draws:
-        several = flipped(batch, chance, 4) if isinstance(batch, Noisy) else turned(batch, chance)
-        for part in several:
-            yield _loss(course.networks, part)
-
-
-def _draws(world: World, settings: CourseSettings) -> Iterator[_Batch]:
-    """Draw for ever; all steps have about the same number of frames."""
-    counts = {str(count): share for count, share in _FRAMES.items()}
+def draws(world: World, settings: CourseSettings) -> Iterator[_Batch]:
+    """Draw for ever; all batches have about the same number of frames."""
+    odds = {str(count): share for count, share in _FRAMES.items()}
     while True:
         if settings.part == "restoring":
-            yield drawn_pictures(world, settings.frames, settings.side)
+            yield Noisy.draw(world, settings.frames, settings.side)
         else:
-            count = int(world.chance.pick(**counts))
-            yield drawn(world, 2 * max(1, settings.frames // count), count, settings.side)
+            count = int(world.canvas.pick(**odds))
+            yield Stacks.draw(world, 2 * max(1, settings.frames // count), count, settings.side)
 
 
-def _draw_into(queue: Any, photos: Tensor, settings: CourseSettings, seed: int) -> None:
-    """Draw in a process of its own, for ever."""
-    if photos.is_cuda:
-        # Half for all helpers. Without a limit, torch keeps memory that is no longer used.
-        torch.cuda.set_per_process_memory_fraction(0.5 / settings.helpers)
-    world = World(photos, seed=seed)
-    while True:
-        try:
-            for batch in _draws(world, settings):
-                queue.put(batch)
-        except torch.OutOfMemoryError:
-            # Scenes differ in size: one that does not fit beside the others is left out.
-            torch.cuda.empty_cache()
+class _Draws(IterableDataset[_Batch]):
+    """What the helpers draw, each with a seed of its own."""
+
+    def __init__(self, photos: Tensor, settings: CourseSettings) -> None:
+        self.photos, self.settings = photos, settings
+
+    def __iter__(self) -> Iterator[_Batch]:
+        helper = get_worker_info()
+        assert helper is not None
+        if self.photos.is_cuda:
+            # Half for all helpers. Without a limit, torch keeps memory that is no longer used.
+            torch.cuda.set_per_process_memory_fraction(0.5 / helper.num_workers)
+        world = World(self.photos, seed=self.settings.seed + 1000 + helper.id)
+        while True:
+            try:
+                yield from draws(world, self.settings)
+            except torch.OutOfMemoryError:
+                # Scenes differ in size: one that does not fit beside the others is left out.
+                torch.cuda.empty_cache()
 
 
-def _taken(queue: Any) -> Iterator[_Batch]:
-    while True:
-        try:
-            yield queue.get(timeout=_PATIENCE)
-        except Empty as error:
-            raise CofuseError(
-                f"no helper has drawn anything for {_PATIENCE:g} seconds; train with fewer of "
-                "them, or with none"
-            ) from error
-
-
-@contextmanager
-def _drawn_beside(course: Course, photos: Tensor) -> Iterator[Iterator[_Batch]]:
-    """Draw in processes beside the training, if any are asked for: both wait for the device."""
-    settings = course.settings
-    if not settings.helpers:
-        yield _draws(course.world, settings)
-        return
-    context = torch.multiprocessing.get_context("spawn")
-    queue = context.Queue(2 * settings.helpers)
-    helpers = []
+def drawn_beside(photos: Tensor, settings: CourseSettings) -> Iterator[_Batch]:
+    """Draw in processes beside the training: both wait for the device."""
+    helpers = DataLoader(
+        _Draws(photos, settings),
+        batch_size=None,
+        num_workers=settings.helpers,
+        multiprocessing_context="spawn",
+        timeout=_PATIENCE,
+    )
     try:
-        for seed in range(settings.seed + 1000, settings.seed + 1000 + settings.helpers):
-            given = (queue, photos, settings, seed)
-            helper = context.Process(target=_draw_into, args=given, daemon=True)
-            helper.start()
-            helpers.append(helper)
-        yield _taken(queue)
-    finally:
-        for helper in helpers:
-            helper.terminate()
-        for helper in helpers:
-            helper.join()
+        yield from helpers
+    except RuntimeError as error:
+        raise CofuseError(
+            f"a helper has failed, or none has drawn anything for {_PATIENCE} seconds; train with "
+            "fewer of them, or with none"
+        ) from error
 
 
 def _validation(world: World, settings: CourseSettings) -> list[_Batch]:
     side = settings.side
     if settings.part == "restoring":
-        plain = [white_pictures(world, 24, side, sigma) for sigma in (15.0, 25.0)]
-        return [*plain, *(drawn_pictures(world, 24, side) for _ in range(8))]
-    return [drawn(world, 4, count, side) for count in _VALIDATION for _ in range(2)]
-
-
-def _psnr(picture: Tensor, truth: Tensor) -> float:
-    error = (picture.float().clamp(0, 1) - truth).square().mean((1, 2, 3))
-    return float((-10 * torch.log10(error + 1e-7)).mean())
+        white = [Noisy.draw_white(world, 24, side, sigma) for sigma in (15.0, 25.0)]
+        return [*white, *(Noisy.draw(world, 24, side) for _ in range(8))]
+    return [Stacks.draw(world, 4, count, side) for count in _VALIDATION for _ in range(2)]
 
 
 def _validate(
     course: Course, validation: list[_Batch], seconds: float, say: Callable[[Course], None]
 ) -> None:
-    figures = []
     for ours, theirs in zip(course.average.buffers(), course.networks.buffers(), strict=True):
         ours.copy_(theirs)  # steps of rounding follow running maxima already
     with torch.no_grad():
-        for batch in validation:
-            if isinstance(batch, Noisy):
-                figure = _psnr(restored(course.average, batch), batch.clean)
-            else:
-                s = batch.scenes
-                _, weights = weights_of(course.average, s.frames, batch.levels, s.floor)
-                bands = mixed(split(s.clean.flatten(0, 1)), weights)
-                figure = _psnr(torch.stack(bands).sum(0), s.truth)
-            figures.append(round(figure, 2))
+        figures = [round(batch.psnr(course.average), 2) for batch in validation]
     row = {"step": course.step, "seconds": round(seconds, 1), "left_out": course.left_out}
     course.curve.append({**row, "psnr": figures})
     say(course)

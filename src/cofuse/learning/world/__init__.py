@@ -2,15 +2,16 @@
 
 Scenes are made on the fly, in batches, on the device that the photographs lie on:
 
-- `sources` has sharp pictures, photographs or drawn; `drawing` the outlines of things;
+- `canvas` draws random numbers; its `WorldSettings` say how often what happens;
+- `pictures` are sharp, photographs or drawn; `drawing` has the outlines of things;
 - `lens` says how a lens spreads light that comes from other depths;
-- `layered`, `specimens` and `pairs` are scenes of cameras, of microscopes, and of collections;
-- `aligning` makes frames differ, and aligns them again;
-- `camera` makes files of light, by way of a `sensor`.
+- `scenes` are those of cameras and of collections, `specimens` those of microscopes;
+- `frames` differ in place and brightness, and are aligned again;
+- `camera` makes files of light, by way of a `sensor` and of `jpeg`.
 """
 
 from cofuse.learning.world.camera import Scenes
-from cofuse.learning.world.chance import WorldSettings
+from cofuse.learning.world.canvas import WorldSettings
 from cofuse.learning.world.making import World
 
 __all__ = ["Scenes", "World", "WorldSettings"]

@@ -21,72 +21,66 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cofuse.learning.world.chance import Chance, middle
-from cofuse.learning.world.drawing import places, turned
+from cofuse.learning.world.canvas import Canvas, middle, places
+from cofuse.learning.world.frames import Motion
 
 
-@dataclass(frozen=True)
 class Sweep:
-    """Focus (B, K) of the frames from near to far, and the depth (B,) of the scene from 0."""
+    """Focus (B, K, 1, 1) of the frames, and the depth (B, 1, 1, 1) of the scene from 0.
 
-    focus: Tensor
-    depth: Tensor
+    Half go from the nearest to the farthest place; others leave some out of focus; others are a
+    part of a long sweep in fine steps, of which frames beside each other hardly differ.
+    """
 
-    @staticmethod
-    def draw(chance: Chance, batch: int, frames: int, largest: float) -> Sweep:
-        """Draw sweeps over scenes of up to ``largest`` pixels of blur.
-
-        Half go from the nearest to the farthest place; others leave some out of focus; others
-        are a part of a long sweep in fine steps, of which frames beside each other hardly differ.
-        """
-        depth = largest * chance.log_uniform(0.3, 1.0, batch)
-        whole = chance.some(0.5, batch)
-        first = torch.where(whole, 0.0, 0.5 * chance.uniform(batch)) * depth
-        last = torch.where(whole, 1.0, 0.5 + 0.5 * chance.uniform(batch)) * depth
+    def __init__(self, canvas: Canvas, frames: int, largest: float) -> None:
+        """Draw sweeps over scenes of up to ``largest`` pixels of blur."""
+        self.depth = largest * canvas.log_uniform(0.3, 1.0)
+        whole = canvas.some(0.5)
+        first = torch.where(whole, 0.0, 0.5 * canvas.uniform()) * self.depth
+        last = torch.where(whole, 1.0, 0.5 + 0.5 * canvas.uniform()) * self.depth
         steps = max(frames - 1, 1)
-        fine = chance.log_uniform(0.3, 3.0, batch) * steps
-        start = chance.uniform(batch) * (depth - fine).clamp_min(0)
-        is_fine = chance.some(0.2, batch)
+        fine = canvas.log_uniform(0.3, 3.0) * steps
+        start = canvas.uniform() * (self.depth - fine).clamp_min(0)
+        is_fine = canvas.some(0.2)
         first = torch.where(is_fine, start, first)
-        last = torch.where(is_fine, torch.minimum(start + fine, depth), last)
-        place = torch.linspace(0, 1, frames, device=chance.device).expand(batch, -1)
-        if frames == 1:
-            place = chance.uniform(batch, 1)
-        uneven = 0.4 / steps * (chance.uniform(batch, frames) - 0.5)
-        focus = first[:, None] + (last - first)[:, None] * (place + uneven)
+        last = torch.where(is_fine, torch.minimum(start + fine, self.depth), last)
+        number = torch.arange(frames, device=canvas.device)[:, None, None]
+        place = number / steps if frames > 1 else canvas.uniform()
+        uneven = 0.4 / steps * (canvas.uniform(0, 1, frames, 1, 1) - 0.5)
+        focus = first + (last - first) * (place + uneven)
         # Some frames were taken twice: nothing has moved, only the noise is another.
-        twice, number = chance.some(0.1, batch, 1), torch.arange(frames, device=chance.device)
-        twice = twice & (number == chance.index(frames, batch, 1))
+        twice = canvas.some(0.1) & (number == canvas.index(frames)[:, None, None, None])
         focus = torch.where(twice, focus.roll(1, 1), focus)
-        return Sweep(focus.flip(1) if chance.happens(0.3) else focus, depth)
+        self.focus = focus.flip(1) if canvas.happens(0.3) else focus
 
     def nearest(self, depth: Tensor) -> Tensor:
-        """The focus of one of the frames that is nearest to these depths (B,)."""
-        return self.focus.gather(1, (depth[:, None] - self.focus).abs().argmin(1, True))[:, 0]
+        """The focus of one of the frames that is nearest to these depths (B, 1, 1, 1)."""
+        return self.focus.gather(1, (depth - self.focus).abs().argmin(1, True))
 
 
-def surface(chance: Chance, batch: int, side: int, relief: Tensor) -> Tensor:
-    """Depth (B, H, W) from 0 to 1 of a slanted, curved, hollow, or rough surface.
+def surface(canvas: Canvas, relief: Tensor) -> Tensor:
+    """Depth (B, 1, H, W) from 0 to 1 of a slanted, curved, hollow, or rough surface.
 
-    ``relief`` is a picture (B, H, W) that some surfaces rise and fall with.
+    ``relief`` is a grey picture that some surfaces rise and fall with.
     """
-    y, x = places(side, chance.device)
-    _, along = turned(y, x, chance.uniform(batch, 1, 1, high=2 * math.pi))
-    plane = along * 2 / side
-    kind = chance.pick(slant=0.35, curved=0.4, hollow=0.15, rough=0.1)
+    plane = canvas.along() * 2 / canvas.side
+    kind = canvas.pick(slant=0.35, curved=0.4, hollow=0.15, rough=0.1)
     if kind == "slant":
-        depth = plane + 0.2 * chance.uniform(batch, 1, 1) * chance.field(batch, 3, side)
+        depth = plane + 0.2 * canvas.uniform() * canvas.field(3)
     elif kind == "curved":
-        depth = chance.field(batch, 3, side) + chance.normal(batch, 1, 1) * plane
+        depth = canvas.field(3) + canvas.normal() * plane
     elif kind == "hollow":
-        y, x = (p - 0.3 * side * chance.uniform(batch, 1, 1, low=-1) for p in (y, x))
-        away = torch.hypot(y, x * chance.uniform(batch, 1, 1, low=0.5)) / side
-        depth = torch.where(chance.some(0.5, batch, 1, 1), away, -away) + 0.2 * plane
+        y, x = (
+            place / canvas.side - 0.3 * canvas.uniform(-1)
+            for place in places(canvas.side, canvas.device)
+        )
+        away = torch.hypot(y, x * canvas.uniform(0.5))
+        depth = torch.where(canvas.some(0.5), away, -away) + 0.2 * plane
     else:
-        depth = plane + 0.5 * chance.field(batch, chance.whole(6, 16), side)
-    if chance.happens(0.4):
-        depth = depth + chance.uniform(batch, 1, 1) * relief
-    low, high = depth.amin((1, 2), keepdim=True), depth.amax((1, 2), keepdim=True)
+        depth = plane + 0.5 * canvas.field(canvas.whole(6, 16))
+    if canvas.happens(0.4):
+        depth = depth + canvas.uniform() * relief
+    low, high = depth.amin((2, 3), keepdim=True), depth.amax((2, 3), keepdim=True)
     return (depth - low) / (high - low + 1e-6)
 
 
@@ -94,62 +88,47 @@ def surface(chance: Chance, batch: int, side: int, relief: Tensor) -> Tensor:
 _RADII = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.7, 8.0, 11.3, 16.0, 22.6, 32.0, 45.3, 64.0)
 
 
-@dataclass(frozen=True)
 class Aperture:
-    """The openings of a batch of lenses; every tensor has the shape (B, 1, 1).
+    """The openings of a batch of lenses: discs, polygons, cat's eyes.
 
-    ``blades`` is 0 of a round one; ``eye`` how far the two discs of a cat's eye are apart, in
-    radii; ``rim`` how much brighter the rim is; ``hole`` the radius of a hole in the middle.
+    ``gauge`` (B, 1, N, N) is the radius of the opening whose edge passes through each place of a
+    torus; ``rim`` (B, 1, 1, 1) how much brighter the rim is; ``hole`` the radius of a hole in the
+    middle.
     """
 
-    blades: Tensor
-    turn: Tensor
-    eye: Tensor
-    rim: Tensor
-    hole: Tensor
-    gaussian: Tensor
-
-    @staticmethod
-    def draw(chance: Chance, batch: int, *, gaussian: float = 0.25) -> Aperture:
+    def __init__(self, canvas: Canvas, *, gaussian: float) -> None:
         """Draw openings; ``gaussian`` is the share of those without an edge."""
-        shape = (batch, 1, 1)
-        blades = torch.where(chance.some(0.35, *shape), 5 + chance.index(5, *shape), 0)
-        return Aperture(
-            blades=blades,
-            turn=chance.uniform(*shape, high=2 * math.pi),
-            eye=0.5 * chance.uniform(*shape) * chance.some(0.3, *shape),
-            rim=2.0 * chance.uniform(*shape) * chance.some(0.35, *shape),
-            hole=0.45 * chance.uniform(*shape) * chance.some(0.08, *shape),
-            gaussian=chance.some(gaussian, *shape),
-        )
+        has_blades, blades = canvas.some(0.35), 5 + canvas.index(5)[:, None, None, None]
+        turn = canvas.uniform(high=2 * math.pi)
+        #: How many radii the two discs of a cat's eye are apart.
+        eye = 0.5 * canvas.uniform() * canvas.some(0.3)
+        self.rim = 2.0 * canvas.uniform() * canvas.some(0.35)
+        self.hole = 0.45 * canvas.uniform() * canvas.some(0.08)
+        self.gaussian = canvas.some(gaussian)
 
-    def gauge(self, side: int) -> Tensor:
-        """Radius (B, N, N) of the opening whose edge passes through each place of a torus."""
-        place = torch.fft.fftfreq(side, 1 / side, device=self.turn.device)
-        y, x = place[:, None], place
-        away, angle = torch.hypot(y, x), torch.atan2(y, x) - self.turn
-        sector = 2 * math.pi / self.blades.clamp_min(3)
+        place = torch.fft.fftfreq(canvas.side, 1 / canvas.side, device=canvas.device)
+        away = torch.hypot(place[:, None], place)
+        angle = torch.atan2(place[:, None], place) - turn
+        sector = 2 * math.pi / blades
         straight = away * torch.cos(torch.remainder(angle, sector) - sector / 2)
         # As large as the disc of that radius.
         polygon = straight * torch.sqrt(torch.tan(sector / 2) * 2 / sector)
-        along = (away * torch.cos(angle)).abs() * self.eye
-        rest = 1 - self.eye.square()
-        eye = (along + torch.sqrt(along.square() + rest * away.square())) / rest
+        along = (away * torch.cos(angle)).abs() * eye
+        rest = 1 - eye.square()
+        round_one = (along + torch.sqrt(along.square() + rest * away.square())) / rest
         # Vignetting by the barrel makes an eye smaller, it does not spread light further.
-        return torch.where(self.blades > 0, polygon, eye * (1 - self.eye).sqrt())
+        self.gauge = torch.where(has_blades, polygon, round_one * (1 - eye).sqrt())
 
-    def kernel(self, gauge: Tensor, radius: Tensor) -> Tensor:
-        """Kernels (B, L, N, N) of sum 1; radii (B or 1, L) below 0 lie behind the focus."""
-        radius, gauge = radius[..., None, None], gauge[:, None]
-        rim, hole, gaussian = (part[:, None] for part in (self.rim, self.hole, self.gaussian))
+    def kernel(self, radius: Tensor) -> Tensor:
+        """Kernels (B, L, N, N) of sum 1; radii (B or 1, L, 1, 1) below 0 lie behind the focus."""
         size = radius.abs().clamp_min(0.5)
-        part = gauge / size
+        part = self.gauge / size
         bump = torch.where(radius >= 0, (part - 0.9) / 0.12, part / 0.45)
-        edge = (size + 0.5 - gauge).clamp(0, 1)
-        inner = (hole * size + 0.5 - gauge).clamp(0, 1) * ((size > 3) & (hole > 0))
-        flat = (1 + rim * torch.exp(-bump.square())) * (edge - inner).clamp_min(0)
-        kernel = torch.where(gaussian, torch.exp(-2 * part.square()), flat)
-        kernel = torch.where(size <= 0.5, (gauge == 0).to(kernel.dtype), kernel)
+        edge = (size + 0.5 - self.gauge).clamp(0, 1)
+        inner = (self.hole * size + 0.5 - self.gauge).clamp(0, 1) * ((size > 3) & (self.hole > 0))
+        flat = (1 + self.rim * torch.exp(-bump.square())) * (edge - inner).clamp_min(0)
+        kernel = torch.where(self.gaussian, torch.exp(-2 * part.square()), flat)
+        kernel = torch.where(size <= 0.5, (self.gauge == 0).to(kernel.dtype), kernel)
         return kernel / kernel.sum((-1, -2), keepdim=True)
 
 
@@ -162,48 +141,80 @@ def blurred(planes: Tensor, kernel: Tensor) -> Tensor:
 class Lens:
     """Spectra of an aperture's kernels for all radii up to a largest, at one size of canvas.
 
-    ``softness`` is the standard deviation, (B,) in pixels, of a Gaussian that blurs even what is in
-    focus. With ``sided``, kernels in front of the focus differ from those behind it, and radii
-    have signs.
+    A ``sided`` lens spreads light otherwise in front of the focus than behind it, and radii have
+    signs. ``fringes`` (B, 6, 1, 1), if any, is added to the radii of each plane, red, green, blue
+    and the coverage that spreads with them: a lens that is not corrected for colours has a focus
+    for each.
     """
 
     def __init__(
-        self, aperture: Aperture, side: int, largest: float, softness: Tensor, *, sided: bool
+        self,
+        canvas: Canvas,
+        largest: float,
+        *,
+        soft: float = 0.0,
+        gaussian: float = 0.25,
+        sided: float = 0.0,
+        fringed: float = 0.0,
     ) -> None:
+        """Draw lenses, with the probabilities of being soft in focus, Gaussian, and so on."""
+        self.fringes: Tensor | None = None
+        if canvas.happens(fringed):
+            red, blue = canvas.uniform(-1.5, 1.5, 2, 1, 1).split(1, 1)
+            self.fringes = torch.cat([red, 0 * red, blue] * 2, 1)
+        aperture = Aperture(canvas, gaussian=gaussian)
+        #: Standard deviation in pixels of a Gaussian that blurs even what is in focus.
+        softness = canvas.log_uniform(0.4, 4.0) * canvas.some(soft)
+        self.sided = canvas.happens(sided)
         radii = [radius for radius in _RADII if radius < largest * 1.42]
-        if sided:
+        if self.sided:
             radii = [-radius for radius in reversed(radii)] + radii
-        gauge = aperture.gauge(side)
-        y = torch.fft.fftfreq(side, device=gauge.device)[:, None]
-        x = torch.fft.rfftfreq(side, device=gauge.device)
-        spread = 2 * (math.pi * softness[:, None, None]).square()
+        self.radii = torch.tensor(radii, device=canvas.device)
+        y = torch.fft.fftfreq(canvas.side, device=canvas.device)[:, None]
+        x = torch.fft.rfftfreq(canvas.side, device=canvas.device)
+        spread = 2 * (math.pi * softness).square()
         sharpness = torch.exp(-spread * (y.square() + x.square()))
-        self.sided = sided
-        self.radii = torch.tensor(radii, device=gauge.device)
-        self.spectra = torch.fft.rfft2(aperture.kernel(gauge, self.radii[None]))
-        self.spectra *= sharpness[:, None]
+        self.spectra = torch.fft.rfft2(aperture.kernel(self.radii[:, None, None])) * sharpness
 
-    def ladder(self, planes: Tensor, side: int) -> Tensor:
-        """Blur planes (B, C, N, N) by all L radii; return the middle, (B, L, C, side, side)."""
+    def show(self, planes: Tensor, radius: Tensor) -> Tensor:
+        """Blur planes (B, C, N, N) by radii (B, K, H, W); return their middle (B, K, C, H, W)."""
+        count = planes.shape[1]
         spectrum = torch.fft.rfft2(planes)[:, None] * self.spectra[:, :, None]
-        return middle(torch.fft.irfft2(spectrum, s=planes.shape[-2:]), side).contiguous()
-
-    def between(self, ladder: Tensor, radius: Tensor, offset: Tensor | None = None) -> Tensor:
-        """Mix the steps of a ladder to frames (B, K, C, H, W) with radii (B, K, H, W).
-
-        ``offset`` (B, C or more) is added to the radii of each plane: a lens that is not corrected
-        for colours has a focus for each of them.
-        """
-        planes = ladder.shape[2]
+        ladder = middle(torch.fft.irfft2(spectrum, s=planes.shape[-2:]), radius.shape[-1])
         radius = radius[:, :, None]
-        if offset is not None:
-            radius = radius + offset[:, None, :planes, None, None]
+        if self.fringes is not None:
+            radius = radius + self.fringes[:, None, :count]
         radius = radius if self.sided else radius.abs()
         below = torch.bucketize(radius.contiguous(), self.radii[1:-1], right=True)
         square = self.radii * self.radii.abs()
         low, high = square[below], square[below + 1]
         share = ((radius * radius.abs() - low) / (high - low)).clamp(0, 1)
         under, over = (
-            ladder.gather(1, step.expand(-1, -1, planes, -1, -1)) for step in (below, below + 1)
+            ladder.gather(1, step.expand(-1, -1, count, -1, -1)) for step in (below, below + 1)
         )
         return torch.lerp(under, over, share)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Planes (B, C, N, N) of light, or of what a body lets through, at depths (B, 1, H, W)."""
+
+    planes: Tensor
+    depth: Tensor
+
+    def views(
+        self, lens: Lens, sweep: Sweep, motion: Motion | None = None, farthest: Tensor | None = None
+    ) -> Tensor:
+        """Show the layer in all frames and, last, in the truth: (B, K + 1, C, H, W).
+
+        The truth shows every place as the frame does that blurs it least, and where that frame
+        does. ``farthest`` (B, 1, 1, 1) is the depth of a `Motion`'s 1.
+        """
+        apart = self.depth - sweep.focus
+        least = apart.abs().argmin(1, keepdim=True)
+        views = lens.show(self.planes, torch.cat([apart, apart.gather(1, least)], 1))
+        if motion is None:
+            return views
+        part = self.depth / farthest
+        moved = motion.seen(views[:, :-1], part)
+        return torch.cat([moved, motion.at_its_best(views[:, -1:], part, least)], 1)

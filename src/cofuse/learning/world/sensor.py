@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cofuse.learning.world.chance import Chance, WorldSettings
+from cofuse.learning.world.canvas import Canvas, WorldSettings
 
 #: Where the power goes over into its toe: as of sRGB, whose steepest slope is 12.9.
 _TOE = 0.003
@@ -35,10 +35,10 @@ class Tone:
     contrast: Tensor | float = 0.0
 
     @staticmethod
-    def draw(chance: Chance, *shape: int) -> Tone:
+    def draw(canvas: Canvas) -> Tone:
         """Draw curves as cameras have them: about sRGB, half of them with more contrast."""
-        contrast = 0.5 * chance.uniform(*shape) * chance.some(0.5, *shape)
-        return Tone(chance.uniform(*shape, low=1.8, high=2.4), contrast)
+        contrast = 0.5 * canvas.uniform() * canvas.some(0.5)
+        return Tone(canvas.uniform(1.8, 2.4)[:, None], contrast[:, None])
 
     def display(self, light: Tensor) -> Tensor:
         """Values of a file, 0 to 1, from linear light; what is brighter than 1 is clipped."""
@@ -61,7 +61,6 @@ class Tone:
 #: The curve that photographs are taken to have.
 STANDARD = Tone()
 
-
 #: Weights over all pixels of a colour's own, of which only every other, or every fourth, is there.
 _GREEN = ((0.0, 0.25, 0.0), (0.25, 1.0, 0.25), (0.0, 0.25, 0.0))
 _OTHER = ((0.25, 0.5, 0.25), (0.5, 1.0, 0.5), (0.25, 0.5, 0.25))
@@ -79,18 +78,15 @@ DEMOSAICINGS = ("bilinear", "gradients", "edges")
 
 
 class Mosaic:
-    """Red, green and blue pixels of a sensor of H x W, red first at some corner of 2 x 2."""
+    """Red, green and blue pixels of a sensor of N x N, red first at some corner of 2 x 2."""
 
-    def __init__(self, chance: Chance, side: int) -> None:
-        place = torch.arange(side, device=chance.device)
-        row = (place + chance.whole(0, 1)) % 2 == 0
-        column = (place + chance.whole(0, 1)) % 2 == 0
-        self.red = row[:, None] & column
-        self.blue = ~row[:, None] & ~column
-        self.green = ~(self.red | self.blue)
-        #: Green pixels in rows that have red ones too.
-        self.green_by_red = row[:, None] & ~column
-        self.colours = torch.stack([self.red, self.green, self.blue])
+    def __init__(self, canvas: Canvas) -> None:
+        place = torch.arange(canvas.side, device=canvas.device)
+        row = (place + canvas.whole(0, 1))[:, None] % 2 == 0
+        column = (place + canvas.whole(0, 1)) % 2 == 0
+        #: Green pixels in rows that have red ones, and in rows that have blue ones.
+        self.by_red, self.by_blue = row & ~column, ~row & column
+        self.colours = torch.stack([row & column, self.by_red | self.by_blue, ~row & ~column])
 
     def seen(self, picture: Tensor) -> Tensor:
         """The one colour (..., H, W) that each pixel sees of a picture (..., 3, H, W)."""
@@ -98,8 +94,11 @@ class Mosaic:
 
     def developed(self, plane: Tensor, way: str) -> Tensor:
         """Full colours (..., 3, H, W) of what the pixels saw, by one of `DEMOSAICINGS`."""
-        ways = (self._bilinear, self._by_gradients, self._along_edges)
-        develop = ways[DEMOSAICINGS.index(way)]
+        develop = {
+            "bilinear": self._bilinear,
+            "gradients": self._by_gradients,
+            "edges": self._along_edges,
+        }[way]
         picture = develop(plane.reshape(-1, 1, *plane.shape[-2:]))
         return picture.view(*plane.shape[:-2], 3, *plane.shape[-2:])
 
@@ -114,14 +113,17 @@ class Mosaic:
         green, in_row, in_column, across = (
             _filtered(plane, (*rows, rows[1], rows[0])) / 8 for rows in _GRADIENTS
         )
-        by_red, by_blue = self.green_by_red, self.green & ~self.green_by_red
-
-        def of(own: Tensor, row: Tensor, column: Tensor) -> Tensor:
-            sides = torch.where(row, in_row, torch.where(column, in_column, across))
-            return torch.where(own, plane, sides)
-
-        red, blue = of(self.red, by_red, by_blue), of(self.blue, by_blue, by_red)
-        return torch.cat([red, torch.where(self.green, plane, green), blue], 1)
+        red, green_here, blue = self.colours
+        not_red = torch.where(self.by_red, in_row, torch.where(self.by_blue, in_column, across))
+        not_blue = torch.where(self.by_blue, in_row, torch.where(self.by_red, in_column, across))
+        return torch.cat(
+            [
+                torch.where(red, plane, not_red),
+                torch.where(green_here, plane, green),
+                torch.where(blue, plane, not_blue),
+            ],
+            1,
+        )
 
     def _along_edges(self, plane: Tensor) -> Tensor:
         """Green along the weaker gradient, red and blue by differences from it."""
@@ -132,10 +134,9 @@ class Mosaic:
             made += [(near - next_to).abs() + bend.abs(), (near + next_to) / 2 + bend / 4]
         steep_rows, by_rows, steep_columns, by_columns = made
         share = 0.5 + 0.5 * torch.sign(steep_columns - steep_rows)
-        green = torch.where(self.green, plane, torch.lerp(by_columns, by_rows, share))
-        red, blue = (
-            green + _filtered((plane - green) * own, _OTHER) for own in (self.red, self.blue)
-        )
+        red, is_green, blue = self.colours
+        green = torch.where(is_green, plane, torch.lerp(by_columns, by_rows, share))
+        red, blue = (green + _filtered((plane - green) * own, _OTHER) for own in (red, blue))
         return torch.cat([red, green, blue], 1)
 
 
@@ -158,17 +159,18 @@ class NoiseLevel:
     floor: Tensor
 
     @staticmethod
-    def draw(chance: Chance, settings: WorldSettings, batch: int, frames: int) -> NoiseLevel:
+    def draw(canvas: Canvas, settings: WorldSettings, frames: int) -> NoiseLevel:
         """Draw levels, often none; a third of them do not grow, others all but start at 0."""
-        loud = chance.log_uniform(0.5, settings.loudest, batch, 1, 1, 1, 1) / 255
-        quiet = 0.5 / 255 * chance.uniform(batch, 1, 1, 1, 1)
-        share = chance.uniform(batch, 1, 1, 1, 1)
+        loud = canvas.log_uniform(0.5, settings.loudest) / 255
+        quiet = 0.5 / 255 * canvas.uniform()
+        share = canvas.uniform()
         sigma = torch.where(share < settings.noiseless + settings.quiet, quiet, loud)
         sigma = torch.where(share < settings.noiseless, 0.0, sigma)
-        spread = 0.2 * chance.some(0.25, batch, 1, 1, 1, 1)
-        sigma = sigma * torch.exp(spread * chance.normal(batch, frames, 1, 1, 1))
-        floor = chance.uniform(batch, 1, 1, 1, 1, low=0.02)
-        return NoiseLevel(sigma, torch.where(chance.some(0.35, batch, 1, 1, 1, 1), 1.0, floor))
+        spread = 0.2 * canvas.some(0.25)
+        sigma = sigma * torch.exp(spread * canvas.normal(frames, 1, 1))
+        floor = canvas.uniform(0.02)
+        floor = torch.where(canvas.some(0.35), 1.0, floor)
+        return NoiseLevel(sigma[..., None], floor[..., None])
 
     def at(self, value: Tensor, middle: Tensor | float = 0.5) -> Tensor:
         """Standard deviation at values (B, K, C, H, W), whose mid-grey is ``middle``."""
@@ -191,45 +193,42 @@ class NoiseLevel:
         return (1 - 0.5 * rise / at_grey).clamp(0, 1)
 
 
-def grain(chance: Chance, batch: int, frames: int, side: int) -> Tensor:
+def grain(canvas: Canvas, frames: int) -> Tensor:
     """Noise (B, K, 3, H, W) of unit variance that was white once, before a file was made of it."""
-    kind = chance.pick(white=0.35, smooth=0.25, mosaic=0.15, shrunk=0.12, enlarged=0.13)
-    size = side
+    side = canvas.side
+    kind = canvas.pick(white=0.35, smooth=0.25, mosaic=0.15, shrunk=0.12, enlarged=0.13)
     if kind == "shrunk":
-        size = round(side * chance.number(1.3, 3.0))
+        canvas = canvas.sized(canvas.batch, round(side * canvas.number(1.3, 3.0)))
     elif kind == "enlarged":
-        size = round(side / chance.number(1.2, 3.0))
-    if kind == "mosaic" or (kind == "shrunk" and chance.happens(0.7)):
+        canvas = canvas.sized(canvas.batch, round(side / canvas.number(1.2, 3.0)))
+    size = canvas.side
+    if kind == "mosaic" or (kind == "shrunk" and canvas.happens(0.7)):
         # Ways that are linear, so that they act on noise alone as on noise with a picture.
-        way = "bilinear" if chance.happens(0.5) else "gradients"
-        noise = Mosaic(chance, size).developed(chance.normal(batch, frames, size, size), way)
+        way = "bilinear" if canvas.happens(0.5) else "gradients"
+        noise = Mosaic(canvas).developed(canvas.normal(frames, size, size), way)
     else:
-        noise = chance.normal(batch, frames, 3, size, size)
+        noise = canvas.normal(frames, 3, size, size)
     if kind == "smooth":
-        noise = smoothed(noise, chance.number(0.4, 1.1))
+        noise = smoothed(noise, canvas.number(0.4, 1.1))
     if size != side:
-        flat = F.interpolate(
-            noise.flatten(0, 1),
-            (side, side),
-            mode="bicubic" if chance.happens(0.6) else "bilinear",
-            antialias=size > side,
-            align_corners=False,
-        )
-        noise = flat.view(batch, frames, 3, side, side)
-    if chance.happens(0.4):
-        noise = _coloured(chance, noise)
-    return noise / noise.square().mean((1, 2, 3, 4), keepdim=True).sqrt()
+        mode = "bicubic" if canvas.happens(0.6) else "bilinear"
+        noise = F.interpolate(
+            noise.flatten(0, 1), (side, side), mode=mode, antialias=size > side
+        ).unflatten(0, noise.shape[:2])
+    if canvas.happens(0.4):
+        # Chrominance is weaker or stronger than luminance, and coarser: blotches of colour.
+        grey = noise.mean(2, keepdim=True)
+        colour = noise - grey
+        if canvas.happens(0.6):
+            colour = smoothed(colour, canvas.number(0.7, 3.0))
+            colour = colour * _spread(noise) / (_spread(colour) + 1e-6)
+        noise = grey + canvas.log_uniform(0.1, 1.5)[:, None] * colour
+    return noise / _spread(noise)
 
 
-def _coloured(chance: Chance, noise: Tensor) -> Tensor:
-    """Make chrominance weaker or stronger than luminance, and coarser: blotches of colour."""
-    grey = noise.mean(2, keepdim=True)
-    colour = noise - grey
-    if chance.happens(0.6):
-        colour = smoothed(colour, chance.number(0.7, 3.0))
-        spread = colour.square().mean((1, 2, 3, 4), keepdim=True).sqrt() + 1e-6
-        colour = colour * noise.square().mean((1, 2, 3, 4), keepdim=True).sqrt() / spread
-    return grey + chance.log_uniform(0.1, 1.5, len(noise), 1, 1, 1, 1) * colour
+def _spread(noise: Tensor) -> Tensor:
+    """Standard deviation (B, 1, 1, 1, 1) of each stack's noise about 0."""
+    return noise.square().mean((1, 2, 3, 4), keepdim=True).sqrt()
 
 
 def smoothed(planes: Tensor, sigma: float) -> Tensor:

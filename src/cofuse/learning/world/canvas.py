@@ -1,13 +1,11 @@
-"""Chance: how often things happen in the world, random numbers, and sizes of pictures.
-
-What chooses a path through the code is decided by NumPy's generator, so that no decision waits for
-the device. What differs between the pictures of a batch is drawn on the device, as tensors.
-"""
+"""How often things happen in the made world, and canvases: random numbers of a size."""
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -15,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WorldSettings:
     """Probabilities, of a batch unless they are said to be a picture's."""
 
@@ -55,13 +53,25 @@ class WorldSettings:
     jpeg: float = 0.45  #: Frames that were stored as JPEG.
 
 
-class Chance:
-    """A source of randomness that a seed makes repeatable."""
+class Canvas:
+    """A batch of square pictures to draw: how many, of which side, and all that is random in them.
 
-    def __init__(self, device: torch.device, seed: int) -> None:
-        self.device = device
+    What chooses a path through the code comes from NumPy's generator, so that no decision waits for
+    the device. What differs between the pictures of a batch is drawn on the device: tensors of
+    shape (B, ...), by default (B, 1, 1, 1), one number for each picture.
+    """
+
+    def __init__(self, photos: Tensor, seed: int, *, batch: int = 1, side: int = 1) -> None:
+        self.photos, self.device = photos, photos.device
         self.host = np.random.default_rng(seed)
-        self.generator = torch.Generator(device).manual_seed(seed)
+        self.generator = torch.Generator(photos.device).manual_seed(seed)
+        self.batch, self.side = batch, side
+
+    def sized(self, batch: int, side: int) -> Self:
+        """Return a canvas for another batch that shares photographs and random generators."""
+        other = copy.copy(self)
+        other.batch, other.side = batch, side
+        return other
 
     def happens(self, probability: float) -> bool:
         """Decide for the batch."""
@@ -73,7 +83,7 @@ class Chance:
 
     def log_number(self, low: float, high: float) -> float:
         """Draw one number for the batch, each octave as likely as the next."""
-        return float(np.exp(self.host.uniform(math.log(low), math.log(high))))
+        return math.exp(self.number(math.log(low), math.log(high)))
 
     def whole(self, low: int, high: int) -> int:
         """Draw one whole number for the batch, ``high`` included."""
@@ -84,34 +94,44 @@ class Chance:
         shares = np.array(list(weights.values()))
         return str(self.host.choice(list(weights), p=shares / shares.sum()))
 
-    def uniform(self, *shape: int, low: float = 0.0, high: float = 1.0) -> Tensor:
+    def uniform(self, low: float = 0.0, high: float = 1.0, *shape: int) -> Tensor:
         """Draw numbers from ``low`` to ``high``."""
-        drawn = torch.rand(*shape, generator=self.generator, device=self.device)
-        return low + (high - low) * drawn
+        shape = self.batch, *(shape or (1, 1, 1))
+        return low + (high - low) * torch.rand(shape, generator=self.generator, device=self.device)
 
     def log_uniform(self, low: float, high: float, *shape: int) -> Tensor:
         """Draw numbers from ``low`` to ``high``, each octave as likely as the next."""
-        return torch.exp(self.uniform(*shape, low=math.log(low), high=math.log(high)))
+        return torch.exp(self.uniform(math.log(low), math.log(high), *shape))
 
     def normal(self, *shape: int) -> Tensor:
         """Draw Gaussian numbers."""
-        return torch.randn(*shape, generator=self.generator, device=self.device)
+        shape = self.batch, *(shape or (1, 1, 1))
+        return torch.randn(shape, generator=self.generator, device=self.device)
 
     def some(self, probability: float, *shape: int) -> Tensor:
         """Decide for each: true with this probability."""
-        return self.uniform(*shape) < probability
+        return self.uniform(0, 1, *shape) < probability
 
-    def index(self, count: int, *shape: int) -> Tensor:
-        """Draw numbers of one of ``count`` things."""
-        return torch.randint(count, shape, generator=self.generator, device=self.device)
+    def index(self, count: int) -> Tensor:
+        """Draw the number (B,) of one of ``count`` things for each picture."""
+        return torch.randint(count, (self.batch,), generator=self.generator, device=self.device)
 
-    def field(self, batch: int, knots: int, side: int) -> Tensor:
-        """Draw smooth fields (B, H, W) of about unit variance with ``knots`` bumps a side."""
+    def field(self, knots: int, planes: int = 1) -> Tensor:
+        """Draw smooth fields (B, planes, N, N), unit variance, about ``knots`` bumps a side."""
         # Knots beyond the border: a spline swings more weakly at its ends.
-        grid = self.normal(batch, 1, knots + 4, knots + 4)
-        whole = math.ceil(side / (knots + 1) * (knots + 3))
+        grid = self.normal(planes, knots + 4, knots + 4)
+        whole = math.ceil(self.side / (knots + 1) * (knots + 3))
         field = F.interpolate(grid, (whole, whole), mode="bicubic", align_corners=True)
-        return 1.4 * middle(field[:, 0], side)
+        return 1.4 * middle(field, self.side)
+
+    def grid(self) -> Tensor:
+        """Pixels right and down (2, N, N) from the middle."""
+        y, x = places(self.side, self.device)
+        return torch.stack(torch.broadcast_tensors(x, y))
+
+    def along(self) -> Tensor:
+        """Pixels (B, 1, N, N) from the middle in a direction that each picture has of its own."""
+        return turned(*places(self.side, self.device), self.uniform(high=2 * math.pi))[1]
 
 
 def middle(planes: Tensor, side: int) -> Tensor:
@@ -120,42 +140,13 @@ def middle(planes: Tensor, side: int) -> Tensor:
     return planes[..., start : start + side, start : start + side]
 
 
-@dataclass(frozen=True)
-class Canvas:
-    """Sizes in pixels of a batch while it is made.
+def places(side: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Rows (N, 1) and columns (1, N) in pixels from the middle."""
+    place = torch.arange(side, device=device) - (side - 1) / 2
+    return place[:, None], place[None]
 
-    Light is spread on a square of side ``torus``; frames have the ``side`` of its middle. In the
-    end a part of side ``size`` is cut out of them, whose first pixel is (``top``, ``left``).
-    """
 
-    size: int
-    side: int
-    torus: int
-    largest_blur: float
-    top: int
-    left: int
-
-    @staticmethod
-    def draw(chance: Chance, size: int, largest_blur: float) -> Canvas:
-        """Draw the largest blur of a batch, each octave as likely, and where the cut begins."""
-        largest = chance.log_number(min(10.0, largest_blur), largest_blur)
-        # Margins: frames move by less than 8 pixels, and a JPEG's blocks of 8 begin anywhere.
-        side = size + 24
-        # Light from farther beyond the border than this comes from the other side: still light.
-        torus = 32 * math.ceil((side + 1.6 * largest) / 32)
-        return Canvas(size, side, torus, largest, 8 + chance.whole(0, 7), 8 + chance.whole(0, 7))
-
-    def middle(self, planes: Tensor) -> Tensor:
-        """Take the part (..., side, side) of planes as large as the torus."""
-        return middle(planes, self.side)
-
-    def cut(self, planes: Tensor) -> Tensor:
-        """Take the part (..., size, size) that is asked for, of planes (..., side, side)."""
-        rows, columns = (slice(start, start + self.size) for start in (self.top, self.left))
-        return planes[..., rows, columns]
-
-    def lit(self, planes: Tensor) -> Tensor:
-        """Darken planes as large as the torus but for the part that is cut out in the end."""
-        lit = torch.zeros_like(planes)
-        self.cut(self.middle(lit))[:] = self.cut(self.middle(planes))
-        return lit
+def turned(down: Tensor, right: Tensor, turn: Tensor) -> tuple[Tensor, Tensor]:
+    """Coordinates across and along the direction ``turn``, in radians from the right."""
+    across = down * torch.cos(turn) - right * torch.sin(turn)
+    return across, right * torch.cos(turn) + down * torch.sin(turn)

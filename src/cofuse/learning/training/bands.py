@@ -1,4 +1,4 @@
-"""Noise levels as inputs of the networks, measured on made stacks; and bands, split and mixed."""
+"""Bands of pictures, and noise levels by band: as the networks are given them at work."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cofuse.images.pixels import WINDOWS
-from cofuse.learning.world.chance import Chance
+from cofuse.learning.world.canvas import Canvas
 from cofuse.sensor.bands import octaves_in_bands
 from cofuse.sensor.law import BANDS
 
@@ -26,17 +26,15 @@ def octave_levels(planes: Tensor) -> Tensor:
     return torch.stack(levels, -1)
 
 
-def noise_levels(chance: Chance, noise: Tensor, clean: Tensor, floor: Tensor) -> Tensor:
+def noise_levels(canvas: Canvas, noise: Tensor, clean: Tensor, floor: Tensor) -> Tensor:
     """Noise levels (B, K, octaves) of the channels' mean at mid-grey, with an estimate's errors.
 
     ``noise`` is the difference of frames (B, K, 3, H, W) from ``clean`` ones.
     """
-    batch, frames = noise.shape[:2]
-    told = octave_levels(noise.mean(2).flatten(0, 1)[:, None]).view(batch, frames, BANDS)
+    levels = octave_levels(noise.mean(2).flatten(0, 1)[:, None]).unflatten(0, noise.shape[:2])
     light = clean.mean((2, 3, 4))
-    told = told / (floor[:, None] + (1 - floor[:, None]) * 2 * light).sqrt()[..., None]
-    error = 0.15 * chance.normal(batch, 1, 1) + 0.07 * chance.normal(batch, 1, BANDS)
-    return told * torch.exp(error)
+    levels = levels / (floor[:, None] + (1 - floor[:, None]) * 2 * light).sqrt()[..., None]
+    return levels * torch.exp(0.15 * canvas.normal(1, 1) + 0.07 * canvas.normal(1, BANDS))
 
 
 def band_noise(levels: Tensor) -> Tensor:
@@ -45,7 +43,7 @@ def band_noise(levels: Tensor) -> Tensor:
     return (levels.square() @ parts.T).sqrt()
 
 
-def told_numbers(levels: Tensor) -> Tensor:
+def noise_inputs(levels: Tensor) -> Tensor:
     """Inputs (B K, 2) of the networks: noise of each frame in fine and in coarse bands."""
     return band_noise(levels)[..., [0, 2]].flatten(0, 1)
 
@@ -65,8 +63,13 @@ def split(pictures: Tensor) -> list[Tensor]:
 
 def mixed(bands: list[Tensor], weights: Tensor) -> list[Tensor]:
     """Mix bands (B K, C, H, W) with weights (B, K, bands, H, W): bands (B, C, H, W)."""
-    batch, count = weights.shape[:2]
     return [
-        (weights[:, :, i, None] * band.view(batch, count, *band.shape[1:])).sum(1)
+        (weights[:, :, i, None] * band.unflatten(0, weights.shape[:2])).sum(1)
         for i, band in enumerate(bands)
     ]
+
+
+def psnr(pictures: Tensor, truth: Tensor) -> float:
+    """Mean peak signal to noise ratio in dB of pictures (B, C, H, W)."""
+    error = (pictures.float().clamp(0, 1) - truth).square().mean((1, 2, 3))
+    return float((-10 * torch.log10(error + 1e-7)).mean())
