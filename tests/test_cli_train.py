@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sys
@@ -68,8 +69,9 @@ def test_what_is_trained_can_be_fused_with(place, capsys):
 @pytest.mark.slow
 @pytest.mark.extra("torch")
 @pytest.mark.extra("onnx")
-def test_training_sets_out_from_a_folder_or_from_nothing(place, capsys):
-    assert run("train", "photos", "-o", "new", "--from-nothing", *QUICK, "--quiet") == 0
+def test_parts_are_trained_one_by_one_from_nothing_or_from_a_folder(place, capsys):
+    asked = ("train", "photos", "-o", "new", "--part", "restoring", "--from-nothing")
+    assert run(*asked, *QUICK, "--quiet") == 0
     assert capsys.readouterr() == ("", "")
     asked = ("train", "photos", "-o", "more", "--start-from", "new", *QUICK, "--quiet", "--json")
     assert run(*asked) == 0
@@ -79,21 +81,14 @@ def test_training_sets_out_from_a_folder_or_from_nothing(place, capsys):
     assert card["started_from"] == first and not card["from_nothing"]
     shipped = (model_folder("auto") / "card.json").read_text("utf-8")
     assert first["from_nothing"] and first["started_from"] == json.loads(shipped)
-    before, after = (contents(place / folder) for folder in ("new", "more"))
-    assert before.keys() == after.keys() == {"card.json", *(f"{name}.onnx" for name in NAMES)}
-    # What weighs is trained; what restores comes along as it was.
-    assert [name for name in before if before[name] == after[name]] == ["restore.onnx"]
-    assert before["restore.onnx"] == contents(model_folder("auto"))["restore.onnx"]
-
-
-@pytest.mark.slow
-@pytest.mark.extra("torch")
-@pytest.mark.extra("onnx")
-def test_restoring_is_trained_for_itself(place):
-    assert run("train", "photos", "-o", "new", "--part", "restoring", *QUICK, "--quiet") == 0
-    before, after = contents(model_folder("auto")), contents(place / "new")
-    changed = {name for name in before if before[name] != after[name]}
-    assert changed == {"restore.onnx", "card.json"}
+    # The other part comes along as it was.
+    folders = [contents(folder) for folder in (model_folder("auto"), place / "new", place / "more")]
+    changed = [
+        {name for name in after if before.get(name) != after[name]}
+        for before, after in itertools.pairwise(folders)
+    ]
+    others = {f"{name}.onnx" for name in NAMES} - {"restore.onnx"}
+    assert changed == [{"restore.onnx", "card.json"}, {*others, "card.json"}]
 
 
 @pytest.mark.extra("torch")

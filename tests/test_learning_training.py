@@ -376,7 +376,9 @@ def test_steps_on_some_pictures_lower_their_loss(photos):
 @pytest.mark.parametrize("part", courses.PARTS)
 def test_a_course_trains_its_networks_alone_and_says_how_far_it_is(photos, networks, part):
     told = []
-    settings = CourseSettings(2.0, part, frames=6, side=32, rate=1e-3, validate_every=0.5)
+    settings = CourseSettings(
+        seconds=2.0, part=part, frames=6, side=32, rate=1e-3, validate_every=0.5
+    )
     course = train(
         photos,
         settings,
@@ -399,7 +401,7 @@ def test_steps_that_would_make_networks_useless_are_left_out_and_counted(photos,
     broken = copy.deepcopy(networks)
     with torch.no_grad():
         next(broken.border.parameters()).fill_(torch.nan)
-    course = train(photos, CourseSettings(0.5, frames=6, side=32), start=broken)
+    course = train(photos, CourseSettings(seconds=0.5, frames=6, side=32), start=broken)
     assert course.step == course.left_out == course.curve[-1]["left_out"] > 0
     pairs = zip(broken.parameters(), course.networks.parameters(), strict=True)
     assert all(torch.equal(before.nan_to_num(7), after.nan_to_num(7)) for before, after in pairs)
@@ -413,7 +415,7 @@ def test_parts_share_all_networks_among_them():
 @pytest.mark.slow
 @pytest.mark.parametrize(("part", "kind"), [("weighing", Stacks), ("restoring", Noisy)])
 def test_helpers_draw_beside_and_end_with_the_course(photos, part, kind):
-    settings = CourseSettings(1.0, part, frames=4, side=32, helpers=1, seed=5)
+    settings = CourseSettings(seconds=1.0, part=part, frames=4, side=32, helpers=1, seed=5)
     beside = courses.drawn_beside(photos, settings)
     batches = [next(beside) for _ in range(2)]
     assert len(multiprocessing.active_children()) == 1
@@ -432,7 +434,7 @@ def test_helpers_draw_beside_and_end_with_the_course(photos, part, kind):
 
 @pytest.mark.slow
 def test_a_course_with_a_helper_trains(photos, networks):
-    settings = CourseSettings(2.0, "restoring", frames=4, side=32, helpers=1)
+    settings = CourseSettings(seconds=2.0, part="restoring", frames=4, side=32, helpers=1)
     course = train(photos, settings, start=networks)
     assert course.step >= 1 and not multiprocessing.active_children()
     before, after = networks.restore.state_dict(), course.networks.restore.state_dict()
@@ -454,7 +456,7 @@ def test_steps_on_one_stack_lower_its_loss():
 
 
 def test_a_running_mean_begins_with_the_first_step_and_follows(photos):
-    made = courses.Course(CourseSettings(1.0), Networks(), Networks(), World(photos))
+    made = courses.Course(CourseSettings(seconds=1.0), Networks(), Networks(), World(photos))
     with torch.no_grad():
         for parameter in made.networks.parameters():
             parameter.fill_(1.0)
@@ -472,7 +474,7 @@ def test_a_running_mean_begins_with_the_first_step_and_follows(photos):
 
 
 def test_the_rate_warms_up_and_falls_along_a_cosine():
-    whole = CourseSettings(1.0, rate=2e-3)
+    whole = CourseSettings(seconds=1.0, rate=2e-3)
     assert courses.rate_of(whole, 0, 0.0) == pytest.approx(2e-3 / 200, rel=0.01)
     assert courses.rate_of(whole, 500, 0.0) == pytest.approx(2e-3, rel=0.01)
     assert courses.rate_of(whole, 500, 0.5) == pytest.approx(1e-3, rel=0.01)
@@ -481,4 +483,4 @@ def test_the_rate_warms_up_and_falls_along_a_cosine():
 
 def test_one_photograph_is_too_few(photos):
     with pytest.raises(CofuseError, match="one picture was given"):
-        train(photos[:1], CourseSettings(1.0, side=32))
+        train(photos[:1], CourseSettings(seconds=1.0, side=32))

@@ -95,7 +95,7 @@ def train(
     place = resolve_device(device)
     pictures, digest = _pictures(photos, side)
     settings = CourseSettings(
-        60 * minutes, part=part, rate=rate, side=side, seed=seed, helpers=helpers
+        seconds=60 * minutes, part=part, rate=rate, side=side, seed=seed, helpers=helpers
     )
     start = read_networks(known)
     if from_nothing:

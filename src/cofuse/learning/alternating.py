@@ -36,7 +36,7 @@ Array = NDArray[np.float64]
 _Renewed = tuple[AnalysisOperator, NDArray[np.bool_], int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LearningSettings:
     """Choices of the learner.
 
@@ -102,10 +102,7 @@ def learn_operator(
     progress: ProgressCallback = silent,
 ) -> LearnedOperator:
     """Learn h rows from normalised patches in the columns of ``patches``, shape (m, N)."""
-    settings = settings or LearningSettings()
-    _check(patches, settings, provenance, progress)
-    rng = np.random.default_rng(settings.seed)
-    noisy = _with_noise(patches, settings.noise, rng)
+    settings, noisy, rng = _begin(patches, settings, provenance, progress)
 
     def renew(operator: AnalysisOperator, x: Array) -> _Renewed:
         rows = operator.rows.copy()
@@ -130,15 +127,12 @@ def learn_separable_operator(
     progress: ProgressCallback = silent,
 ) -> LearnedOperator:
     """Learn two factors of √h × n (8 × 7 for 64 rows) from normalised patches, shape (m, N)."""
-    settings = settings or LearningSettings()
-    _check(patches, settings, provenance, progress)
+    settings, noisy, rng = _begin(patches, settings, provenance, progress)
     n, side = round(len(patches) ** 0.5), round(settings.rows**0.5)
     if side * side != settings.rows:
         raise CofuseError(
             f"{settings.rows} rows make no two equal factors; ask for a square number such as 64"
         )
-    rng = np.random.default_rng(settings.seed)
-    noisy = _with_noise(patches, settings.noise, rng)
     squares = noisy.reshape(n, n, -1)
 
     def renew(operator: AnalysisOperator, x: Array) -> _Renewed:
@@ -162,6 +156,36 @@ def learn_separable_operator(
     return LearnedOperator(replace(operator, provenance=made), trace)
 
 
+def _begin(
+    patches: Array,
+    settings: LearningSettings | None,
+    provenance: dict[str, Any] | None,
+    progress: ProgressCallback,
+) -> tuple[LearningSettings, Array, np.random.Generator]:
+    """Refuse what nothing can be learned with; add noise to the patches."""
+    settings = settings or LearningSettings()
+    check("patches", patches, "an array with a patch in every column", lambda p: p.ndim == 2)
+    check("settings", settings, "LearningSettings", lambda s: isinstance(s, LearningSettings))
+    check("provenance", provenance, "a dict", lambda p: p is None or isinstance(p, dict))
+    check_callback("progress", progress)
+    m, count = patches.shape
+    if settings.rows < m - 1:
+        raise CofuseError(
+            f"{settings.rows} rows cannot span the mean-free patches of {m} pixels; ask for at "
+            f"least {m - 1}"
+        )
+    if count < 2 * m:
+        raise CofuseError(f"{count} patches are too few to learn from; give at least {2 * m}")
+    if not 1 <= settings.rank(m) < m:
+        raise CofuseError(
+            f"the subspace dimension is {settings.subspace_dimension}; expected 1 to {m - 1}"
+        )
+    rng = np.random.default_rng(settings.seed)
+    # White and mean-free, of the given mean length.
+    noise = rng.normal(scale=settings.noise * m**-0.5, size=patches.shape)
+    return settings, np.asarray(patches + noise - noise.mean(axis=0)), rng
+
+
 def _alternate(
     operator: AnalysisOperator,
     noisy: Array,
@@ -171,7 +195,7 @@ def _alternate(
     progress: ProgressCallback,
 ) -> tuple[AnalysisOperator, SolverTrace]:
     """Code and renew in turn; a run whose last round redrew nothing has settled."""
-    history: dict[str, list[float]] = {}
+    history: list[dict[str, float]] = []
     code: CosparseCode | None = None
     redrawn = 0
     for done in range(1, settings.rounds + 1):
@@ -193,23 +217,16 @@ def _alternate(
             "rank": float(np.linalg.matrix_rank(operator.rows)),
             "redrawn": float(redrawn),
         }
-        for name, number in measured.items():
-            history.setdefault(name, []).append(number)
+        history.append(measured)
         progress(Progress("learning", done, settings.rounds))
     trace = SolverTrace(
         f"alternating {unit} updates",
         settings.rounds,
         redrawn == 0,
         f"{settings.rounds} rounds done, {redrawn} rows redrawn in the last",
-        {name: tuple(values) for name, values in history.items()},
+        {name: tuple(row[name] for row in history) for name in history[0]},
     )
     return operator, trace
-
-
-def _with_noise(patches: Array, length: float, rng: np.random.Generator) -> Array:
-    """Add white, mean-free noise of the given mean length to every patch."""
-    noise = rng.normal(scale=length * len(patches) ** -0.5, size=patches.shape)
-    return np.asarray(patches + noise - noise.mean(axis=0))
 
 
 def _least_excited(patches: Array) -> Array:
@@ -269,11 +286,8 @@ def _renew_factor(
     # Give the product of the constants, which is no row of Ω, a place to index by (i, j).
     nowhere = np.zeros((1, cosupport.shape[1]), np.bool_)
     table = np.concatenate([nowhere, cosupport]).reshape(len(factors[0]), len(factors[1]), -1)
-    if place == 0:
-        lines = np.einsum("yxp,jx->jyp", squares, other)
-    else:
-        lines = np.einsum("yxp,jy->jxp", squares, other)
-        table = table.swapaxes(0, 1)
+    lines = np.einsum(("yxp,jx->jyp", "yxp,jy->jxp")[place], squares, other)
+    table = table.swapaxes(0, place)
     usage = table.sum(axis=(1, 2))
     for i in range(1, len(factor)):
         used = [lines[j][:, table[i, j]] for j in range(len(other))]
@@ -281,28 +295,3 @@ def _renew_factor(
     usage[0] = usage.mean()  # the constant row stays, however little it is used
     pool = lines.swapaxes(0, 1).reshape(factor.shape[1], -1)
     return _redraw(factor, usage, settings.max_coherence, pool, rng)
-
-
-def _check(
-    patches: Array,
-    settings: LearningSettings,
-    provenance: dict[str, Any] | None,
-    progress: ProgressCallback,
-) -> None:
-    """Refuse settings under which no operator can be learned."""
-    check("patches", patches, "an array with a patch in every column", lambda p: p.ndim == 2)
-    check("settings", settings, "LearningSettings", lambda s: isinstance(s, LearningSettings))
-    check("provenance", provenance, "a dict", lambda p: p is None or isinstance(p, dict))
-    check_callback("progress", progress)
-    m, count = patches.shape
-    if settings.rows < m - 1:
-        raise CofuseError(
-            f"{settings.rows} rows cannot span the mean-free patches of {m} pixels; ask for at "
-            f"least {m - 1}"
-        )
-    if count < 2 * m:
-        raise CofuseError(f"{count} patches are too few to learn from; give at least {2 * m}")
-    if not 1 <= settings.rank(m) < m:
-        raise CofuseError(
-            f"the subspace dimension is {settings.subspace_dimension}; expected 1 to {m - 1}"
-        )

@@ -35,34 +35,19 @@ _VALIDATION = (2, 2, 3, 5, 8)
 _Batch = Stacks | Noisy
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CourseSettings:
-    """How to train.
+    """How to train."""
 
-    Attributes
-    ----------
-    seconds
-        How long to train; the learning rate falls along a cosine to zero.
-    part
-        One of `PARTS`.
-    rate
-        Largest learning rate, after a short warming up.
-    frames
-        Frames, or pictures to restore, in a step.
-    side
-        Their side in pixels, a multiple of 16.
-    helpers
-        Processes that draw scenes beside the training; without any, scenes are drawn between
-        steps, and the course can be repeated to the last bit.
-    """
-
-    seconds: float
-    part: str = "weighing"
-    rate: float = 1e-3
-    frames: int = 32
-    side: int = 256
-    validate_every: float = 60.0
+    seconds: float  #: How long; the learning rate falls along a cosine to zero.
+    part: str = "weighing"  #: One of `PARTS`.
+    rate: float = 1e-3  #: Largest learning rate, after a short warming up.
+    frames: int = 32  #: Frames, or pictures to restore, in a step.
+    side: int = 256  #: Their side in pixels, a multiple of 16.
+    validate_every: float = 60.0  #: Seconds.
     seed: int = 0
+    #: Processes that draw scenes beside the training. Without any, scenes are drawn between steps,
+    #: and the course can be repeated to the last bit.
     helpers: int = 0
 
 
