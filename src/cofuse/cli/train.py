@@ -85,9 +85,7 @@ def train(
     check_number("helpers", helpers, 0, 64, whole=True)
     check_number("minutes", minutes, 0.001)
     check_number("rate", rate, 1e-8, 0.1)
-    check_number("side", side, 64, whole=True)
-    if side % 16:
-        raise CofuseError(f"`side` is {side}; expected a multiple of 16")
+    check("side", side, "a multiple of 16 from 64 on", lambda n: n >= 64 and n % 16 == 0)
     if output.exists() or not output.parent.is_dir():
         raise CofuseError(f"{output} exists or has no folder to lie in; name a new folder")
     known = model_folder(start_from)

@@ -15,25 +15,14 @@ from cofuse.learning.world.sensor import DEMOSAICINGS, Mosaic, NoiseLevel, Tone,
 
 @dataclass(frozen=True)
 class Scenes:
-    """A batch of B stacks of K frames of side S, values of files from 0 to 1.
+    """A batch of B stacks of K frames of side S, values of files from 0 to 1."""
 
-    Attributes
-    ----------
-    frames
-        What files hold, (B, K, 3, S, S), noise and rounding included.
-    clean
-        The same without noise, JPEG and rounding.
-    truth
-        All in focus, (B, 3, S, S); every place as the frame shows it, and where, that blurs it
-        least. As bright as frames are that were made alike, else as their mean.
-    floor
-        Share (B,) of the noise's variance at mid-grey that is there in black.
-    """
-
-    frames: Tensor
-    clean: Tensor
+    frames: Tensor  #: What files hold, (B, K, 3, S, S), noise and rounding included.
+    clean: Tensor  #: The same without noise, JPEG and rounding.
+    #: All in focus, (B, 3, S, S): every place as the frame shows it, and where, that blurs it
+    #: least. As bright as frames that were matched, else as their mean.
     truth: Tensor
-    floor: Tensor
+    floor: Tensor  #: Share (B,) of the noise's variance at mid-grey that is there in black.
 
 
 def capture(

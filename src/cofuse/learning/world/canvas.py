@@ -36,6 +36,7 @@ class WorldSettings:
     soft: float = 0.25  #: Pictures soft even in focus: standard deviation 0.4 to 4 pixels.
     soft_specimens: float = 0.6  #: The same of microscopes, whose pixels outnumber their detail.
     fringed: float = 0.25  #: Photographic scenes through a lens whose colours focus apart.
+    vignetted: float = 0.4  #: Scenes of cameras and microscopes whose light falls off.
 
     # How frames differ.
     moved: float = 0.45  #: Frames that do not lie on each other: hand-held, breathing, parallax.

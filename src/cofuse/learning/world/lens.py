@@ -53,10 +53,6 @@ class Sweep:
         focus = torch.where(twice, focus.roll(1, 1), focus)
         self.focus = focus.flip(1) if canvas.happens(0.3) else focus
 
-    def nearest(self, depth: Tensor) -> Tensor:
-        """The focus of one of the frames that is nearest to these depths (B, 1, 1, 1)."""
-        return self.focus.gather(1, (depth - self.focus).abs().argmin(1, True))
-
 
 def surface(canvas: Canvas, relief: Tensor) -> Tensor:
     """Depth (B, 1, H, W) from 0 to 1 of a slanted, curved, hollow, or rough surface.

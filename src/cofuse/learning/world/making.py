@@ -66,7 +66,7 @@ class World:
             if canvas.happens(settings.unsteady):
                 exposure = Exposure(canvas, reference, frames)
         views = _KINDS[kind](plan)
-        if taken and canvas.happens(0.4):
+        if taken and canvas.happens(settings.vignetted):
             views = views * vignette(canvas)[:, None]
         matched = exposure is not None and canvas.happens(settings.corrected)
         if exposure is not None:

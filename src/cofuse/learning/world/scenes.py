@@ -40,7 +40,8 @@ def photographic(plan: Plan) -> Tensor:
     things: list[Layer] = []
     for index in range(count):
         place = nearness[:, index : index + 1] * sweep.depth
-        place = torch.where(canvas.some(0.6), sweep.nearest(place), place)
+        nearest = sweep.focus.gather(1, (place - sweep.focus).abs().argmin(1, True))
+        place = torch.where(canvas.some(0.6), nearest, place)
         planes = _thing(plan.torus, behind)
         # Slanted, or round: its rim lies farther away than its middle.
         slant = surface(canvas, relief) - 0.5

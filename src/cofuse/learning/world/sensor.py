@@ -141,14 +141,9 @@ class Mosaic:
 
 
 def _filtered(plane: Tensor, weights: tuple[tuple[float, ...], ...]) -> Tensor:
-    """Correlate planes with small weights; the border is mirrored, which keeps the colours.
-
-    In double precision: training may let convolutions of floats be rounded to 10 bits.
-    """
-    kernel = torch.tensor(weights, device=plane.device, dtype=torch.float64)[None, None]
-    reach = kernel.shape[-1] // 2
-    padded = F.pad(plane, (reach,) * 4, mode="reflect").double()
-    return F.conv2d(padded, kernel).to(plane.dtype)
+    """Correlate planes with small weights; the border is mirrored, which keeps the colours."""
+    kernel = torch.tensor(weights, device=plane.device, dtype=torch.float64)
+    return _correlated(plane, kernel, "reflect")
 
 
 @dataclass(frozen=True)
@@ -234,11 +229,16 @@ def _spread(noise: Tensor) -> Tensor:
 def smoothed(planes: Tensor, sigma: float) -> Tensor:
     """Blur planes (..., H, W) by a Gaussian of some pixels; the border is repeated."""
     reach = max(1, round(3 * sigma))
-    # In double precision: training may let convolutions of floats be rounded to 10 bits.
     place = torch.arange(-reach, reach + 1, device=planes.device, dtype=torch.float64)
     weights = torch.exp(-0.5 * (place / sigma) ** 2)
-    weights = (weights / weights.sum()).view(1, 1, 1, -1)
+    weights = weights[None] / weights.sum()
+    return _correlated(_correlated(planes, weights, "replicate"), weights.T, "replicate")
+
+
+def _correlated(planes: Tensor, kernel: Tensor, border: str) -> Tensor:
+    """Correlate planes (..., H, W) with a kernel of odd sides."""
+    down, right = (length // 2 for length in kernel.shape)
     flat = planes.reshape(-1, 1, *planes.shape[-2:])
-    flat = F.pad(flat, (reach,) * 4, mode="replicate").double()
-    flat = F.conv2d(F.conv2d(flat, weights), weights.transpose(2, 3))
-    return flat.to(planes.dtype).view(planes.shape)
+    # In double precision: training may let convolutions of floats be rounded to 10 bits.
+    flat = F.pad(flat, (right, right, down, down), mode=border).double()
+    return F.conv2d(flat, kernel[None, None]).to(planes.dtype).view(planes.shape)
