@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, field
+from queue import Empty
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from cofuse.errors import CofuseError
 from cofuse.learning.training.restoring import Noisy
@@ -94,28 +95,28 @@ def train(
     parameters = [values for network in trained for values in network.parameters()]
     optimiser = torch.optim.AdamW(parameters, lr=1e-3, weight_decay=1e-4, betas=(0.9, 0.98))
     validation = _validation(World(kept, seed=1), settings)
-    world = course.world
-    batches = drawn_beside(used, settings) if settings.helpers else draws(world, settings)
-    # Every batch is used several times, flipped: drawing takes longer than a step.
-    parts = (part for batch in batches for part in batch.parts(world.canvas))
-    began, next_time = time.perf_counter(), settings.validate_every
-    while (seconds := time.perf_counter() - began) < settings.seconds:
-        for group in optimiser.param_groups:
-            group["lr"] = rate_of(settings, course.step, seconds / settings.seconds)
-        loss = next(parts).loss(networks)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        if bool(torch.isfinite(norm)):
-            optimiser.step()
-        else:
-            course.left_out += 1
-        course.step += 1
-        follow(course)
-        if seconds > next_time:
-            next_time += settings.validate_every
-            _validate(course, validation, seconds, say)
-    _validate(course, validation, settings.seconds, say)
+    drawing = drawn_beside(used, settings) if settings.helpers else draws(course.world, settings)
+    with closing(drawing) as batches:
+        # Every batch is used several times, flipped: drawing takes longer than a step.
+        parts = (part for batch in batches for part in batch.parts(course.world.canvas))
+        began, next_time = time.perf_counter(), settings.validate_every
+        while (seconds := time.perf_counter() - began) < settings.seconds:
+            for group in optimiser.param_groups:
+                group["lr"] = rate_of(settings, course.step, seconds / settings.seconds)
+            loss = next(parts).loss(networks)
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+            if bool(torch.isfinite(norm)):
+                optimiser.step()
+            else:
+                course.left_out += 1
+            course.step += 1
+            follow(course)
+            if seconds > next_time:
+                next_time += settings.validate_every
+                _validate(course, validation, seconds, say)
+        _validate(course, validation, settings.seconds, say)
     return course
 
 
@@ -133,7 +134,7 @@ def follow(course: Course) -> None:
         torch._foreach_lerp_(means, values, pace)
 
 
-def draws(world: World, settings: CourseSettings) -> Iterator[_Batch]:
+def draws(world: World, settings: CourseSettings) -> Generator[_Batch, None, None]:
     """Draw for ever; all batches have about the same number of frames."""
     odds = {str(count): share for count, share in _FRAMES.items()}
     while True:
@@ -144,43 +145,43 @@ def draws(world: World, settings: CourseSettings) -> Iterator[_Batch]:
             yield Stacks.draw(world, 2 * max(1, settings.frames // count), count, settings.side)
 
 
-class _Draws(IterableDataset[_Batch]):
-    """What the helpers draw, each with a seed of its own."""
-
-    def __init__(self, photos: Tensor, settings: CourseSettings) -> None:
-        self.photos, self.settings = photos, settings
-
-    def __iter__(self) -> Iterator[_Batch]:
-        helper = get_worker_info()
-        assert helper is not None
-        if self.photos.is_cuda:
-            # Half for all helpers. Without a limit, torch keeps memory that is no longer used.
-            torch.cuda.set_per_process_memory_fraction(0.5 / helper.num_workers)
-        world = World(self.photos, seed=self.settings.seed + 1000 + helper.id)
-        while True:
-            try:
-                yield from draws(world, self.settings)
-            except torch.OutOfMemoryError:
-                # Scenes differ in size: one that does not fit beside the others is left out.
-                torch.cuda.empty_cache()
+def _draw_into(queue: Any, photos: Tensor, settings: CourseSettings, seed: int) -> None:
+    """Draw in a process of its own, for ever."""
+    if photos.is_cuda:
+        # Half for all helpers. Without a limit, torch keeps memory that is no longer used.
+        torch.cuda.set_per_process_memory_fraction(0.5 / settings.helpers)
+    world = World(photos, seed=seed)
+    while True:
+        try:
+            for batch in draws(world, settings):
+                queue.put(batch)
+        except torch.OutOfMemoryError:
+            # Scenes differ in size: one that does not fit beside the others is left out.
+            torch.cuda.empty_cache()
 
 
-def drawn_beside(photos: Tensor, settings: CourseSettings) -> Iterator[_Batch]:
-    """Draw in processes beside the training: both wait for the device."""
-    helpers = DataLoader(
-        _Draws(photos, settings),
-        batch_size=None,
-        num_workers=settings.helpers,
-        multiprocessing_context="spawn",
-        timeout=_PATIENCE,
-    )
+def drawn_beside(photos: Tensor, settings: CourseSettings) -> Generator[_Batch, None, None]:
+    """Draw in processes beside the training, which end with it: both wait for the device."""
+    context = torch.multiprocessing.get_context("spawn")
+    queue = context.Queue(2 * settings.helpers)
+    helpers = []
     try:
-        yield from helpers
-    except RuntimeError as error:
+        for number in range(settings.helpers):
+            given = (queue, photos, settings, settings.seed + 1000 + number)
+            helpers.append(context.Process(target=_draw_into, args=given, daemon=True))
+            helpers[-1].start()
+        while True:
+            yield queue.get(timeout=_PATIENCE)
+    except Empty as error:
         raise CofuseError(
-            f"a helper has failed, or none has drawn anything for {_PATIENCE} seconds; train with "
-            "fewer of them, or with none"
+            f"no helper has drawn anything for {_PATIENCE} seconds; train with fewer of them, or "
+            "with none"
         ) from error
+    finally:
+        for helper in helpers:
+            helper.terminate()
+        for helper in helpers:
+            helper.join()
 
 
 def _validation(world: World, settings: CourseSettings) -> list[_Batch]:

@@ -30,7 +30,7 @@ def _stroke(half: Tensor, away: Tensor) -> Tensor:
 
 
 def outline(canvas: Canvas, silhouette: Tensor) -> Tensor:
-    """One thing of some size: lump, star, bristly body, side, hole, hairs, bars, silhouette.
+    """One thing: a lump, star, bristly body, half-plane, hole, hairs, bars or a silhouette.
 
     ``silhouette`` is the grey picture (B, 1, N, N) that shapes of nature are cut from.
     """
