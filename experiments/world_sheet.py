@@ -18,8 +18,8 @@ from torch import Tensor
 
 from cofuse import CofuseError, read_image, write_image
 from cofuse.learning.world import World, WorldSettings
+from cofuse.learning.world.making import KINDS
 
-_KINDS = ("photographic", "specimens", "thick", "masked", "mapped")
 #: Frames of the stacks, one after the other.
 _FRAMES = (2, 3, 4, 8)
 
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--side", type=int, default=192, help="of every picture")
     parser.add_argument("--columns", type=int, default=4, help="stacks beside each other")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kind", choices=_KINDS)
+    parser.add_argument("--kind", choices=KINDS)
     parser.add_argument("--overwrite", action="store_true")
     args = parser.parse_args()
     if args.output.exists() and not args.overwrite:
@@ -40,7 +40,7 @@ def main() -> None:
     torch.set_num_threads(1)
     settings = WorldSettings()
     if args.kind:
-        settings = replace(settings, **{kind: float(kind == args.kind) for kind in _KINDS})
+        settings = replace(settings, **{kind: float(kind == args.kind) for kind in KINDS})
     world = World(_photos(args.photos), seed=args.seed, settings=settings)
     picture = sheet(world, args.count, args.side, args.columns)
     write_image(args.output, picture, overwrite=args.overwrite)

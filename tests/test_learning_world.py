@@ -26,6 +26,7 @@ from cofuse.learning.world.canvas import Canvas
 from cofuse.learning.world.frames import Exposure, Motion, Plan
 from cofuse.learning.world.jpeg import compressed
 from cofuse.learning.world.lens import Aperture, Lens, blurred
+from cofuse.learning.world.making import KINDS
 from cofuse.learning.world.scenes import masked, photographic
 from cofuse.learning.world.sensor import DEMOSAICINGS, STANDARD, Mosaic, NoiseLevel, Tone, grain
 from cofuse.learning.world.specimens import elsewhere, liveliest
@@ -33,7 +34,6 @@ from experiments.world_sheet import sheet
 
 pytestmark = pytest.mark.extra("torch")
 
-KINDS = ("photographic", "specimens", "thick", "masked", "mapped")
 BLACK = torch.zeros((1, 3, 8, 8), dtype=torch.uint8)
 #: Nothing that would make a frame differ from what it shows.
 PERFECT = WorldSettings(noiseless=1.0, quiet=0.0, jpeg=0.0, moved=0.0, unsteady=0.0)

@@ -136,12 +136,11 @@ def follow(course: Course) -> None:
 
 def draws(world: World, settings: CourseSettings) -> Generator[_Batch, None, None]:
     """Draw for ever; all batches have about the same number of frames."""
-    odds = {str(count): share for count, share in _FRAMES.items()}
     while True:
         if settings.part == "restoring":
             yield Noisy.draw(world, settings.frames, settings.side)
         else:
-            count = int(world.canvas.pick(**odds))
+            count = world.canvas.pick(_FRAMES)
             yield Stacks.draw(world, 2 * max(1, settings.frames // count), count, settings.side)
 
 

@@ -53,12 +53,12 @@ def capture(
         way = "plain"
         level = NoiseLevel(level.sigma, torch.ones_like(level.floor))
     elif specimen:
-        way = canvas.pick(photons=0.6, grain=0.3, mosaic=0.1)
+        way = canvas.pick({"photons": 0.6, "grain": 0.3, "mosaic": 0.1})
         # Long exposures and cooled sensors: the loudest are not as loud.
         level = NoiseLevel(0.4 * level.sigma, level.floor)
     else:
         # Collections are made from pictures that have been through all this before.
-        way = canvas.pick(grain=1.0, mosaic=1.0 if linear else 0.5)
+        way = canvas.pick({"grain": 1.0, "mosaic": 1.0 if linear else 0.5})
     if way == "mosaic":
         noisy, clean, floor = _through_mosaic(canvas, views, level, tone)
         noisy, clean = greyed(noisy), greyed(clean)
@@ -89,9 +89,8 @@ def _stored(canvas: Canvas, settings: WorldSettings, frames: Tensor, *, specimen
     """Write frames to files and read them: as JPEG, or rounded to whole numbers."""
     if canvas.happens(settings.jpeg * (0.3 if specimen else 1.0)):
         quality = canvas.uniform(60.0, 98.0).flatten().round()
-        kind = canvas.pick(full=0.4, columns=0.2, quarter=0.4)
-        share = {"full": (1, 1), "columns": (1, 2), "quarter": (2, 2)}[kind]
-        return compressed(frames, quality, share)
+        # Chrominance is stored for every pixel, every other column, or a quarter of the pixels.
+        return compressed(frames, quality, canvas.pick({(1, 1): 0.4, (1, 2): 0.2, (2, 2): 0.4}))
     steps = 255.0
     if not canvas.happens(0.4 if specimen else 0.7):
         # A sensor of 12 bits in a file of 16, a full file of 16, or some hundred counts.

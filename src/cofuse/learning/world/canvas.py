@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+_Thing = TypeVar("_Thing")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +93,10 @@ class Canvas:
         """Draw one whole number for the batch, ``high`` included."""
         return int(self.host.integers(low, high + 1))
 
-    def pick(self, **weights: float) -> str:
-        """Choose one of the names for the batch, by their weights."""
-        shares = np.array(list(weights.values()))
-        return str(self.host.choice(list(weights), p=shares / shares.sum()))
+    def pick(self, odds: Mapping[_Thing, float]) -> _Thing:
+        """Choose one thing for the batch, by their odds, which need not add up to 1."""
+        shares = np.array(list(odds.values()))
+        return list(odds)[self.host.choice(len(shares), p=shares / shares.sum())]
 
     def uniform(self, low: float = 0.0, high: float = 1.0, *shape: int) -> Tensor:
         """Draw numbers from ``low`` to ``high``."""

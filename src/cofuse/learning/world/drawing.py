@@ -10,6 +10,18 @@ from torch.nn import functional as F
 
 from cofuse.learning.world.canvas import Canvas, places, turned
 
+#: How often which thing is outlined.
+_OUTLINES = {
+    "lump": 0.12,
+    "star": 0.15,
+    "half": 0.2,
+    "hole": 0.05,
+    "hairs": 0.17,
+    "bristly": 0.12,
+    "silhouette": 0.17,
+    "bars": 0.03,
+}
+
 
 def coverage(field: Tensor) -> Tensor:
     """Where a field (B, 1, H, W) is above 0, with a rim of about a pixel."""
@@ -35,16 +47,7 @@ def outline(canvas: Canvas, silhouette: Tensor) -> Tensor:
     ``silhouette`` is the grey picture (B, 1, N, N) that shapes of nature are cut from.
     """
     side = canvas.side
-    kind = canvas.pick(
-        lump=0.12,
-        star=0.15,
-        half=0.2,
-        hole=0.05,
-        hairs=0.17,
-        bristly=0.12,
-        silhouette=0.17,
-        bars=0.03,
-    )
+    kind = canvas.pick(_OUTLINES)
     if kind == "lump":
         bumps = canvas.whole(2, 5)
         field = canvas.field(bumps) + 0.3 * canvas.field(4 * bumps)

@@ -60,7 +60,7 @@ def surface(canvas: Canvas, relief: Tensor) -> Tensor:
     ``relief`` is a grey picture that some surfaces rise and fall with.
     """
     plane = canvas.along() * 2 / canvas.side
-    kind = canvas.pick(slant=0.35, curved=0.4, hollow=0.15, rough=0.1)
+    kind = canvas.pick({"slant": 0.35, "curved": 0.4, "hollow": 0.15, "rough": 0.1})
     if kind == "slant":
         depth = plane + 0.2 * canvas.uniform() * canvas.field(3)
     elif kind == "curved":

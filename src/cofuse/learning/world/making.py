@@ -17,7 +17,7 @@ from cofuse.learning.world.sensor import STANDARD
 from cofuse.learning.world.specimens import specimens, thick
 
 #: Kinds of scenes, and what draws the views of a plan.
-_KINDS = {
+KINDS = {
     "photographic": photographic,
     "specimens": specimens,
     "masked": masked,
@@ -53,7 +53,7 @@ class World:
             )
         plan = Plan(canvas, settings, frames)
         canvas = plan.canvas
-        kind = canvas.pick(**{name: getattr(settings, name) for name in _KINDS})
+        kind = canvas.pick({name: getattr(settings, name) for name in KINDS})
         in_middle = canvas.some(0.3).flatten()
         reference = torch.where(in_middle, frames // 2, canvas.index(frames))
         # Collections have been aligned; what swims is a motion of its own.
@@ -65,7 +65,7 @@ class World:
                 plan.motion = Motion(canvas, reference, frames, resampled=resampled)
             if canvas.happens(settings.unsteady):
                 exposure = Exposure(canvas, reference, frames)
-        views = _KINDS[kind](plan)
+        views = KINDS[kind](plan)
         if taken and canvas.happens(settings.vignetted):
             views = views * vignette(canvas)[:, None]
         matched = exposure is not None and canvas.happens(settings.corrected)

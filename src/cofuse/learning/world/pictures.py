@@ -23,9 +23,7 @@ def photograph(canvas: Canvas, scale: float | None = None) -> Tensor:
     Without a scale they are mostly sharp, and at times have more pixels than detail.
     """
     if scale is None:
-        kind = canvas.pick(sharp=0.6, native=0.3, soft=0.1)
-        low, high = {"sharp": (0.6, 1.0), "native": (1.0, 1.7), "soft": (1.7, 5.0)}[kind]
-        scale = canvas.log_number(low, high)
+        scale = canvas.log_number(*canvas.pick({(0.6, 1.0): 0.6, (1.0, 1.7): 0.3, (1.7, 5.0): 0.1}))
     height, width = canvas.photos.shape[-2:]
     cut = max(8, min(round(canvas.side / scale), height, width))
     number = canvas.index(len(canvas.photos))[:, None, None]
@@ -75,16 +73,8 @@ def ground(canvas: Canvas, *, share: float) -> Tensor:
 
 def drawn(canvas: Canvas) -> Tensor:
     """Display values of a picture that is no photograph."""
-    draw = {
-        "page": _page,
-        "board": _board,
-        "grating": _grating,
-        "lattice": _lattice,
-        "worn": _worn,
-        "plain": _plain,
-    }
-    kind = canvas.pick(page=0.2, board=0.2, grating=0.06, lattice=0.06, worn=0.42, plain=0.06)
-    return draw[kind](canvas).clamp(0, 1)
+    odds = {_page: 0.2, _board: 0.2, _grating: 0.06, _lattice: 0.06, _worn: 0.42, _plain: 0.06}
+    return canvas.pick(odds)(canvas).clamp(0, 1)
 
 
 def _tint(canvas: Canvas, low: float, high: float, colourful: float = 0.2) -> Tensor:

@@ -66,7 +66,7 @@ def photographic(plan: Plan) -> Tensor:
 
 def _thing(canvas: Canvas, behind: Tensor) -> Tensor:
     """Colours times coverage, and coverage (B, 4, N, N), of something before the ground."""
-    kind = canvas.pick(photograph=0.5, ground=0.15, plain=0.2, backlit=0.15)
+    kind = canvas.pick({"photograph": 0.5, "ground": 0.15, "plain": 0.2, "backlit": 0.15})
     colour = behind.flip(3) if kind == "ground" else ground(canvas, share=0.1)
     cover = outline(canvas, luminance(colour).sqrt())
     if kind == "plain":
@@ -126,7 +126,7 @@ def _regions(plan: Plan, picture: Tensor) -> Tensor:
         rank = field.flatten(1).argsort(1).argsort(1).view_as(field)
         mask = (rank * frames).div(rank[0].numel(), rounding_mode="floor").float()
     if canvas.happens(0.15):
-        block = int(canvas.pick(b4=1, b8=1, b16=1)[1:])
+        block = canvas.pick({4: 1, 8: 1, 16: 1})
         mask = F.max_pool2d(mask, block, ceil_mode=True)
         mask = F.interpolate(mask, scale_factor=float(block))[..., : canvas.side, : canvas.side]
     return mask

@@ -191,7 +191,8 @@ class NoiseLevel:
 def grain(canvas: Canvas, frames: int) -> Tensor:
     """Noise (B, K, 3, H, W) of unit variance that was white once, before a file was made of it."""
     side = canvas.side
-    kind = canvas.pick(white=0.35, smooth=0.25, mosaic=0.15, shrunk=0.12, enlarged=0.13)
+    odds = {"white": 0.35, "smooth": 0.25, "mosaic": 0.15, "shrunk": 0.12, "enlarged": 0.13}
+    kind = canvas.pick(odds)
     if kind == "shrunk":
         canvas = canvas.sized(canvas.batch, round(side * canvas.number(1.3, 3.0)))
     elif kind == "enlarged":

@@ -41,18 +41,14 @@ def specimens(plan: Plan) -> Tensor:
     canvas, torus = plan.canvas, plan.torus
     lens, sweep = _microscope(plan)
     emits = canvas.happens(0.4)
-    kind = "emission" if emits else canvas.pick(cells=0.65, smear=0.35)
-    paint, least, most = {
-        "emission": (_emission, 16, 120),
-        "cells": (_cells, 50, 220),
-        "smear": (_smear, 18, 90),
-    }[kind]
+    paint = _emission if emits else canvas.pick({_cells: 0.65, _smear: 0.35})
+    least, most = {_emission: (16, 120), _cells: (50, 220), _smear: (18, 90)}[paint]
     tint = torch.tensor(_STAINS, device=canvas.device)[canvas.index(len(_STAINS))]
     stains = tint[..., None, None] * canvas.log_uniform(0.15, 1.5, 2, 1, 1, 1)
     # Bodies of one kind have one size, whatever sheet they lie in.
     apart = canvas.log_number(least, most)
     sheets: list[Tensor] = []
-    for _ in range(canvas.whole(1 if kind == "smear" else 2, 4)):
+    for _ in range(canvas.whole(1 if paint is _smear else 2, 4)):
         planes = paint(torus, stains, apart)
         slant = (surface(canvas, luminance(plan.middle(planes))) - 0.5) * canvas.uniform()
         sheet = Layer(planes, sweep.depth * (canvas.uniform() + slant))
