@@ -156,6 +156,11 @@ def test_the_common_area_of_shifts_in_closed_form():
     assert common_area([Transform(np.eye(3))], (50, 80)) == (0, 50, 0, 80)
 
 
+def test_a_frame_that_shows_more_covers_the_reference_and_no_more():
+    half = np.array([[0.5, 0, 20], [0, 0.5, 12], [0, 0, 1.0]])
+    assert common_area([Transform(half)], (50, 80)) == (0, 50, 0, 80)
+
+
 @few
 @given(
     found=st.lists(transforms("similarity"), min_size=2, max_size=4),
@@ -174,6 +179,30 @@ def test_a_saved_alignment_comes_back_to_the_last_bit(found, gains):
         left_out={1: "it shows no detail"},
     )
     assert alignment_from_json(alignment_to_json(alignment)) == alignment
+
+
+@pytest.mark.parametrize(
+    ("changed", "nothing"),
+    [
+        ({}, True),
+        ({"gains": ((1.0,), (0.9,))}, False),
+        ({"gains": ((0.9,), (0.9,))}, False),
+        ({"transforms": (Transform(np.eye(3)), None), "left_out": {1: "flat"}}, False),
+        ({"transforms": (Transform(np.eye(3)), Transform(np.diag([1, 1.01, 1])))}, False),
+        ({"parallax": True}, False),
+    ],
+)
+def test_an_alignment_changes_nothing_only_if_all_frames_stay_as_they_are(changed, nothing):
+    still = Transform(np.eye(3))
+    facts = {
+        "names": ("a", "b"),
+        "size": (30, 40),
+        "model": "similarity",
+        "reference": 0,
+        "transforms": (still, still),
+        "gains": ((1.0,), (1.0,)),
+    }
+    assert Alignment(**facts | changed).changes_nothing is nothing
 
 
 def saved(**changes):
