@@ -326,7 +326,7 @@ def test_flat_patches_are_estimated_as_they_are() -> None:
 
 def test_the_estimate_works_in_batches_and_the_slowest_one_speaks() -> None:
     operator = OPERATORS["random"]
-    y = noisy_patches(4, 10, 0)
+    y = noisy_patches(4, 23, 0)  # more than a patch has pixels
     y[:, :5] = 50.0  # the first batch is done at once
     at_once, whole = estimate_patches(y, operator, weight=3.0)
     in_batches, trace = estimate_patches(y, operator, weight=3.0, batch=5)
