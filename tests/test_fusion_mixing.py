@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cofuse import Progress, fuse
 from cofuse.evaluation.metrics import psnr
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
+from cofuse.fusion.fast import ActivityWeigher
 from cofuse.fusion.fusing import distinct_frames
 from cofuse.fusion.mixing import MixingRun
 from cofuse.images import Fusion, Levels, Stack
@@ -23,6 +24,7 @@ from cofuse.images.pixels import MIXED_BANDS, REACH
 from cofuse.images.tiles import Tile
 from cofuse.model.runtime import Networks, load_networks
 from cofuse.model.weighing import ModelWeigher, noise_told
+from cofuse.operators import load_operator
 from cofuse.progress import Preview, ProgressCallback, silent
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.law import BANDS, NoiseModel
@@ -300,6 +302,27 @@ def test_tiles_make_the_picture_that_one_does(shape: Sides) -> None:
     tiled = fused_in_tiles(frames, law, side=96, part=80, white=255.0)
     assert np.abs(whole.image - tiled.image).max() < 0.01
     assert np.mean(whole.source_map == tiled.source_map) > 0.9999
+
+
+def test_tiles_of_fast_make_the_picture_that_one_does() -> None:
+    """The halo holds the patches, the window and the blending that reach into a tile."""
+    frames = scene(3, 6.0, shape=(150, 190)).frames
+    stack, law = Stack.from_arrays(frames), NoiseLaw.white(6.0, frames=3, colour=True)
+    pictures = []
+    for side in (1024, 32):
+        weigher = ActivityWeigher(load_operator("separable-7"), 11, law)
+        weigher.side = side
+        run = MixingRun(
+            stack=stack,
+            taken=range(3),
+            progress=silent,
+            weigher=lambda _, weigher=weigher: weigher,
+            model="auto",
+        )
+        pictures.append(run.fuse(law, 0.0))
+    np.testing.assert_array_equal(pictures[0].image, pictures[1].image)
+    assert pictures[0].source_map is not None and pictures[1].source_map is not None
+    np.testing.assert_array_equal(pictures[0].source_map, pictures[1].source_map)
 
 
 @pytest.mark.parametrize("sigma", [0.0, 10.0])
