@@ -253,6 +253,19 @@ def test_arrays_are_viewed() -> None:
     assert stack[0] is frame
 
 
+def test_a_part_of_a_large_array_is_read_without_a_look_at_the_whole() -> None:
+    frames = np.random.default_rng(0).uniform(0, 1, (2, 1536, 2048)).astype(np.float32)
+    stack = Stack.from_arrays(frames)
+    tracemalloc.start()
+    try:
+        for index in (0, 1):
+            stack.part_levels(index, (slice(0, 16), slice(0, 16)))
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 100_000  # to check a whole frame takes a byte a pixel, 3 million
+
+
 @given(arrays(np.uint16, (2, 4, 5)), st.sampled_from([">u2", ">f4", ">f8", "<u2", "<f8"]))
 def test_any_order_of_bytes_is_taken(values: Array, dtype: str) -> None:
     frames = values.astype(dtype) if dtype[1] == "u" else (values / 65536).astype(dtype)

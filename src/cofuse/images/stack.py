@@ -114,13 +114,15 @@ class Stack:
         white: float | None = None,
         names: Sequence[str] | None = None,
     ) -> Stack:
-        """Make a stack of arrays already in memory; they are viewed, never written to."""
+        """Make a stack of arrays already in memory; they are checked, viewed, never written to."""
         try:
             arrays = [as_array(frame, f"frame {k + 1}") for k, frame in enumerate(frames)]
         except (TypeError, ValueError) as error:  # nothing to go through; rows of many lengths
             raise CofuseError(f"the frames are no arrays ({error}); expected several") from error
         readers = [partial(np.asarray, array) for array in arrays]
         stack = cls(readers, white=white, names=names, concurrent=True)
+        for index in range(1, len(stack)):
+            stack[index]  # checked now, not again for every part that is read
         stack._in_memory = True
         return stack
 
@@ -192,6 +194,8 @@ class Stack:
         """Read one frame and check that it fits the others."""
         if self._store is not None:
             return self._store.read(self._places[index])
+        if self._in_memory:
+            return self._readers[index]()
         name = self.names[index]
         frame = checked(self._readers[index](), name)
         if frame.shape != self.shape or frame.dtype != self.dtype:
