@@ -12,7 +12,7 @@ import weakref
 import pytest
 
 from cofuse.errors import CofuseError
-from cofuse.images.tiles import done_ahead
+from cofuse.images.tiles import done_ahead, map_ahead
 from tests.waiting import PATIENCE
 
 
@@ -46,6 +46,14 @@ def test_results_come_in_order_and_from_other_threads() -> None:
     assert threading.get_ident() not in {thread for _, thread in results}
     with done_ahead(work, range(5), workers=0) as coming:
         assert {thread for _, thread in coming} == {threading.get_ident()}
+
+
+def test_the_only_piece_of_work_is_done_by_the_caller() -> None:
+    def threads(pieces: int) -> set[int]:
+        return set(map_ahead(lambda _: threading.get_ident(), range(pieces), pixels=10**7))
+
+    assert threads(1) == {threading.get_ident()}
+    assert threading.get_ident() not in threads(2)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])

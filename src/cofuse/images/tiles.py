@@ -161,8 +161,9 @@ def map_ahead(
     """Map items in their order, on as many threads as there are processors.
 
     Where a piece of work is about so few ``pixels`` that threads would cost more than they save,
-    the caller does it.
+    or is the only one, the caller does it.
     """
-    workers = processors() if pixels >= _WORTH_THREADS else 0
+    items = list(items)
+    workers = processors() if pixels >= _WORTH_THREADS and len(items) > 1 else 0
     with done_ahead(work, items, workers=workers) as coming:
         yield from coming
