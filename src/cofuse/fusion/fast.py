@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import cv2
 import numpy as np
@@ -63,7 +64,7 @@ class ActivityWeigher:
             # The noise of a luminance, from that of orthonormal planes.
             parts = to_opponent(np.array([[LUMINANCE_WEIGHTS]]))[0, 0]
             levels = np.sqrt(np.einsum("p,fpb->fb", parts**2, levels**2))[:, None]
-        noise = np.sqrt(levels[:, 0] ** 2 @ octaves_in_filters(operator.filters).T)
+        noise = np.sqrt(levels[:, 0] ** 2 @ _octaves(operator).T)
         #: What is taken off the coefficients of each frame.
         self.thresholds = [_THRESHOLD * own if own.any() else None for own in noise]
 
@@ -89,6 +90,11 @@ class ActivityWeigher:
         border = cv2.BORDER_REPLICATE
         large = cv2.warpAffine(mean, place, size, flags=flags, borderMode=border)
         return np.asarray(large, np.float32)
+
+
+@lru_cache(maxsize=4)  # spectra of all filters take longer than to fuse a small pair
+def _octaves(operator: AnalysisOperator) -> NDArray[np.float64]:
+    return octaves_in_filters(operator.filters)
 
 
 @dataclass(frozen=True)

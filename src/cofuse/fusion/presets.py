@@ -245,11 +245,12 @@ def plan_fusion(work: Work, *, max_memory: int | None = None, begun: bool = Fals
             f"{remedy}, or make the frames smaller"
         )
     # What the caller has already, leftovers and arrays, makes tiles smaller but refuses nothing.
+    sides = weighing.tile_sides(work.frames)
+    if _peak(work, sides[0]) == least:  # there is no need to ask the system
+        return Plan(sides[0], least)
     more = max(0, used_memory() - _PROGRAM)
     left = (default_ceiling() if max_memory is None else max_memory) - more
-    side = next(
-        (s for s in weighing.tile_sides(work.frames) if _peak(work, s) <= left), weighing.LEAST_SIDE
-    )
+    side = next((s for s in sides if _peak(work, s) <= left), weighing.LEAST_SIDE)
     return Plan(side, _peak(work, side))
 
 

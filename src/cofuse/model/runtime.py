@@ -110,7 +110,8 @@ NAMES = tuple(_INPUTS)
 
 def model_folder(name: str) -> Path:
     """Find a model that the package ships, by name, or one's own, by its folder."""
-    folder = MODELS / name if name in known_models() else Path(name)
+    shipped = MODELS / name
+    folder = shipped if (shipped / f"{NAMES[0]}.onnx").is_file() else Path(name)
     missing = [f"{part}.onnx" for part in NAMES if not (folder / f"{part}.onnx").is_file()]
     if missing:
         raise CofuseError(

@@ -16,6 +16,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -203,9 +204,7 @@ def load_operator(name: str | Path) -> AnalysisOperator:
     """Find an operator by its shipped name, by a built-in one such as ``dct-7``, or in a file."""
     check_path("operator", name)
     if str(name) in SHIPPED_OPERATORS:
-        shipped = resources.files("cofuse").joinpath("data", "operators", f"{name}.npz")
-        with resources.as_file(shipped) as path:
-            return read_operator(path)
+        return _shipped(str(name))
     kind, _, side = str(name).rpartition("-")
     if kind in _BUILT_IN and side in map(str, range(2, _LARGEST_SIDE + 1)):
         return _built_in(kind, int(side))
@@ -216,6 +215,13 @@ def load_operator(name: str | Path) -> AnalysisOperator:
             f"patch side N from 2 to {_LARGEST_SIDE}"
         )
     return read_operator(Path(name))
+
+
+@cache
+def _shipped(name: str) -> AnalysisOperator:
+    file = resources.files("cofuse").joinpath("data", "operators", f"{name}.npz")
+    with resources.as_file(file) as path:
+        return read_operator(path)
 
 
 def _built_in(kind: str, n: int) -> AnalysisOperator:
