@@ -25,7 +25,7 @@ pair = np.random.default_rng(0).integers(0, 256, (2, {side}, {side}), np.uint8)
 
 
 def told(code: str, **values: object) -> Any:
-    """What a program of its own says in JSON, in which nobody else opens files or starts threads."""
+    """What a program of its own says in JSON; nobody else there opens files or starts threads."""
     program = (PAIR + code).format(**values)
     run = [sys.executable, "-c", program]
     done = subprocess.run(run, check=True, capture_output=True, text=True, timeout=PATIENCE)
