@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 
 import cofuse
 from cofuse.evaluation.simulation import sample_picture
+from cofuse.files import write_image
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -220,6 +222,37 @@ def test_import_is_cheap_and_names_resolve_lazily():
         "sys.modules)"
     )
     assert loaded.split() == ["[]", "False"]
+
+
+#: A command line that fuses two small clean pictures and no more.
+CLEAN = "fuse a.tif b.tif -o c.tif --sigma 0 --no-align --hot-pixels off --quiet"
+
+
+@pytest.mark.parametrize(
+    ("code", "most"),
+    [
+        ("import cofuse", 40),
+        ("import cofuse.cli; cofuse.cli.main(['--help'])", 560),
+        (f"import cofuse.cli; cofuse.cli.main({CLEAN.split()!r})", 440),
+    ],
+    ids=["import", "help", "fuse"],
+)
+def test_little_is_loaded(code: str, most: int, tmp_path: Path) -> None:
+    """Modules of any package, at most: those there are now (28, 501 and 398 with Python 3.11), and
+    a tenth more or a dozen for other versions of it and of libraries."""
+    for name in ("a.tif", "b.tif"):
+        write_image(tmp_path / name, np.zeros((64, 64), np.uint8))
+    loaded = in_fresh_python(
+        "import contextlib, io, json, os, sys\n"
+        f"os.chdir({str(tmp_path)!r})\n"
+        "before = set(sys.modules)\n"
+        f"with contextlib.redirect_stdout(io.StringIO()): {code}\n"
+        "print(json.dumps([*set(sys.modules) - before]))"
+    )
+    modules = json.loads(loaded)
+    assert len(modules) <= most
+    needless = {"PIL", "asyncio", "difflib", "email", "http", "onnx", "rawpy", "torch", "xml"}
+    assert not needless & {module.partition(".")[0] for module in modules}
 
 
 def test_help_needs_no_imaging_library():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
+from cofuse.fusion import AutoSettings, fuse
 from cofuse.fusion.mixing import MixingRun
 from cofuse.images import Stack
 from cofuse.images.pixels import MIXED_BANDS, split
@@ -439,6 +441,19 @@ def test_a_folder_without_a_network_is_no_model(tmp_path: Path) -> None:
         load_networks(str(tmp_path / "half"))
     with pytest.raises(CofuseError, match=r"filter\.onnx, .*, restore\.onnx;"):
         load_networks(str(tmp_path / "nowhere"))
+
+
+def test_the_network_that_restores_is_loaded_where_there_is_noise(tmp_path: Path) -> None:
+    """It takes as long to load as all others; a wrong one is refused before the work."""
+    shutil.copytree(model_folder("auto"), tmp_path / "model")
+    (tmp_path / "model" / "restore.onnx").write_bytes(b"precious")
+    frames = np.random.default_rng(0).integers(0, 256, (2, 64, 64), np.uint8)
+    fusing = partial(fuse, frames, preset=AutoSettings(model=str(tmp_path / "model")))
+    assert np.array_equal(fusing(sigma=0).image, fuse(frames, sigma=0).image)
+    stages: list[str] = []
+    with pytest.raises(CofuseError, match=r"restore\.onnx cannot be read"):
+        fusing(sigma=10, progress=lambda step: stages.append(step.stage))
+    assert stages == []
 
 
 @pytest.mark.parametrize("wrong", ["damaged", "of another network"])

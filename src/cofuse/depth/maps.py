@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
 
 from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
@@ -88,6 +87,8 @@ def depth_preview(depth: Depth, *, largest: int = 1600, unit: str = "") -> Pictu
     The longer side, without the legend, becomes at most ``largest`` pixels. With ``depth.z_step``
     the legend also shows physical depth, in ``unit`` ("um": Pillow's own font has no µ).
     """
+    from PIL import Image, ImageDraw, ImageFont  # takes a while to load
+
     steps = np.rint(depth.position * np.float32(255.0 / max(depth.frames - 1, 1)))
     colours = Image.fromarray(colour_table()[steps.astype(np.uint8)])
     colours.thumbnail((largest, largest), Image.Resampling.BOX)

@@ -176,10 +176,10 @@ def _weigher(
 ) -> Callable[[NoiseLaw], Weigher]:
     """What makes the weigher of a preset, once the noise is known."""
     if isinstance(settings, AutoSettings):
-        from cofuse.model.runtime import load_networks
+        from cofuse.model.runtime import WEIGHING, load_networks
         from cofuse.model.weighing import ModelWeigher, noise_told, part_side
 
-        networks = load_networks(settings.model, device)
+        networks = load_networks(settings.model, device, names=WEIGHING)
         return lambda law: ModelWeigher(networks, noise_told(law), side, part_side(side))
     from cofuse.fusion.fast import ActivityWeigher
 

@@ -28,7 +28,7 @@ from cofuse.images.store import Shelf
 from cofuse.images.tiles import Tile, map_ahead, tiles_of
 from cofuse.model import restoring
 from cofuse.model.restoring import NoiseLeft, halved, restore
-from cofuse.model.runtime import load_networks
+from cofuse.model.runtime import RESTORING, load_networks
 from cofuse.progress import Preview, Progress, ProgressCallback, SolverTrace
 from cofuse.sensor import NoiseLaw, estimate_noise
 
@@ -172,6 +172,7 @@ class MixingRun(Run):
         index = np.zeros(shape, np.uint8 if len(stack) <= 256 else np.uint16)
         confidence = np.ones(shape, np.float32)
         if restores:
+            networks = load_networks(self.model, self.device, names=RESTORING)
             mixtures = Shelf(1, stack.shape, np.float32)
             half = tuple(-(-length // 2) for length in shape)
             scales = Shelf(1, (*half, MIXED_BANDS), np.float32)
@@ -195,7 +196,6 @@ class MixingRun(Run):
                 stacklevel=3,
             )
         if restores:
-            networks = load_networks(self.model, self.device)
             tiles = list(tiles_of(shape, self.restored_side, restoring.HALO))
             with self.stage("restoration"):
                 for done, tile in enumerate(tiles, start=1):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -199,6 +198,8 @@ def fuse_files(
     given: dict[Any, dict[str, Any]] = {kind: {} for kind in _GROUPS}
     for name, value in options.items():
         if name not in _GROUP_OF:
+            import difflib
+
             near = difflib.get_close_matches(name, _GROUP_OF, 1)
             hint = f"; did you mean `{near[0]}`?" if near else ""
             raise CofuseError(f"there is no option `{name}`{hint}")

@@ -106,6 +106,8 @@ _INPUTS = {
     "restore": [4, 4],
 }
 NAMES = tuple(_INPUTS)
+#: The networks that weigh frames; the other one restores, and takes twice as long to load as these.
+WEIGHING, RESTORING = NAMES[:-1], NAMES[-1:]
 
 
 def model_folder(name: str) -> Path:
@@ -126,19 +128,19 @@ def known_models() -> list[str]:
     return sorted(path.name for path in MODELS.iterdir() if (path / "look.onnx").is_file())
 
 
-def load_networks(model: str, device: str = "cpu") -> Networks:
-    """Load a model's networks, to run on a device as `resolve_device` names it."""
+def load_networks(model: str, device: str = "cpu", *, names: tuple[str, ...] = NAMES) -> Networks:
+    """Load a model's networks, some by name, to run on a device as `resolve_device` names it."""
     folder = model_folder(model)
-    return _on_processor(folder) if device == "cpu" else _on_device(folder, device)
+    return _on_processor(folder, names) if device == "cpu" else _on_device(folder, device)
 
 
 @cache
-def _on_processor(folder: Path) -> Networks:
+def _on_processor(folder: Path, names: tuple[str, ...]) -> Networks:
     import onnxruntime
 
     _share_memory()
     sessions = {}
-    for name, inputs in _INPUTS.items():
+    for name in names:
         file = folder / f"{name}.onnx"
         options = onnxruntime.SessionOptions()
         # Frames and parts are weighed side by side, each on a thread of its own; the large tiles
@@ -158,7 +160,7 @@ def _on_processor(folder: Path) -> Networks:
             raise CofuseError(
                 f"{file} cannot be read as a network; expected one that `cofuse train` wrote"
             ) from error
-        if [len(given.shape) for given in session.get_inputs()] != inputs:
+        if [len(given.shape) for given in session.get_inputs()] != _INPUTS[name]:
             raise CofuseError(
                 f"{file} is another network; expected the one that `cofuse train` wrote there"
             )
