@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from benchmarks import damage, gpu, peers, scaling
+from benchmarks import damage, dependencies, gpu, live, peers, scaling
 from benchmarks.contenders import contenders_for
 from benchmarks.measuring import Failure, run_measured
 from benchmarks.quality import find_place, score
@@ -194,3 +194,16 @@ def test_damage_that_no_decoder_can_miss(tmp_path: Path) -> None:
     for layout in damage.LAYOUTS:
         for kind in ("end missing", "end missing, end marker put behind"):
             assert damage.count(layout, kind, 2, tmp_path / "a.jpg") == (2, 0)
+
+
+def test_calls_on_a_small_pair_are_measured() -> None:
+    words = live.row(16, 10.0, "fast", calls=2)
+    assert words[:3] == ["2 × 16 × 16", "10", "fast"] and len(words) == len(live.HEAD)
+    assert float(words[3]) > 0 and words[-1] == "0"
+
+
+def test_the_architecture_says_what_every_dependency_is_for() -> None:
+    direct = dependencies.needed("cofuse")
+    assert {"numpy", "onnxruntime", "cyclopts"} <= set(direct) <= set(dependencies.purposes())
+    assert "attrs" in dependencies.closure(["cyclopts"]) - set(direct)
+    assert dependencies.megabytes(["numpy"]) > 10
