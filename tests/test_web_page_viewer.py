@@ -102,6 +102,26 @@ def test_before_and_after(page: Any) -> None:
     assert not divider.is_visible()
 
 
+def test_no_frame_stays_behind_when_frames_were_changed_quickly(page: Any) -> None:
+    alone = looks(page)
+    page.check("input[value=slider]", force=True)
+    page.wait_for_selector("[role=slider]:visible")
+    looks(page)
+    held: list[Any] = []
+    page.route("**/pictures/frame-*/tiles/**", lambda route: held.append(route))
+    page.locator("#before").focus()
+    for frame in range(3):
+        page.keyboard.press("ArrowDown")
+        wait_until(page, f"{VIEWER}.world.getItemCount() >= 2")
+        until(lambda: page.wait_for_timeout(20) or held)
+        assert page.input_value("#before") == f"frame-{frame}"
+        held.clear()
+    page.check("input[value=picture]", force=True)
+    page.unroute("**/pictures/frame-*/tiles/**")  # the tiles come now
+    wait_until(page, f"{VIEWER}.world.getItemCount() === 1")
+    assert looks(page) == alone
+
+
 def test_up_to_four_pictures_zoom_together(page: Any) -> None:
     page.check("input[value=panes]", force=True)
     panes = page.locator(".pane")

@@ -12,14 +12,15 @@ let active = false;
 
 /** The line stands still on the screen; where it cuts the picture changes with zoom and pan. */
 function cut() {
-  const before = viewer?.item("before");
-  if (!before || !active) return;
-  const size = before.getContentSize();
-  const { x } = viewer.toPicture({ x: place * area.clientWidth, y: 0 });
-  const width = Math.min(size.x, Math.max(0, x));
-  // A clip of no width would mean no clip.
-  before.setOpacity(width > 0 ? 1 : 0);
-  if (width > 0) before.setClip(new OpenSeadragon.Rect(0, 0, width, size.y));
+  if (!active) return;
+  for (const before of viewer.items("before")) {
+    const size = before.getContentSize();
+    const { x } = viewer.toPicture({ x: place * area.clientWidth, y: 0 });
+    const width = Math.min(size.x, Math.max(0, x));
+    // A clip of no width would mean no clip.
+    before.setOpacity(width > 0 ? 1 : 0);
+    if (width > 0) before.setClip(new OpenSeadragon.Rect(0, 0, width, size.y));
+  }
 }
 
 function moveTo(where) {

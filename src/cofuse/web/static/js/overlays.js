@@ -14,8 +14,9 @@ let viewer = null;
 const chosen = new Map(); // name -> opacity, kept from one result to the next
 
 async function show(job, picture, opacity) {
+  const items = viewer.items(picture.name);
   if (opacity === null) await viewer.layer(picture.name, null);
-  else if (viewer.item(picture.name)) viewer.item(picture.name).setOpacity(opacity);
+  else if (items.length) items.forEach((item) => item.setOpacity(opacity));
   else await viewer.layer(picture.name, tileSource(job, picture), { rank: 2, opacity });
 }
 

@@ -30,8 +30,9 @@ export class DeepViewer {
   constructor(element, label) {
     if (!document.querySelector("style[data-openseadragon-mobile-css]")) forestallInlineStyle();
     this.element = element;
-    this.layers = new Map(); // key -> {item, rank}
-    this.turns = new Map(); // key -> how often it was asked for, so that only the last answer counts
+    // key -> {source, rank, items}: what was asked for last, and the items on the stage. The newest is
+    // the last; those before it stay until it is drawn, so that nothing flickers.
+    this.layers = new Map();
     this.osd = OpenSeadragon({
       element,
       drawer: "canvas",
@@ -78,11 +79,10 @@ export class DeepViewer {
 
   /** Show, change or, without a source, take away a layer. Resolves with its item, or null. */
   async layer(key, source, { rank = 0, opacity = 1 } = {}) {
-    const turn = (this.turns.get(key) ?? 0) + 1;
-    this.turns.set(key, turn);
-    const old = this.layers.get(key);
+    const layer = this.layers.get(key) ?? { items: [] };
+    this.layers.set(key, Object.assign(layer, { source, rank }));
     if (!source) {
-      this.#drop(key, old);
+      this.#removeBefore(layer, layer.items.length);
       return null;
     }
     const item = await new Promise((resolve, reject) => {
@@ -93,37 +93,32 @@ export class DeepViewer {
         error: (event) => reject(new Error(event.message)),
       });
     });
-    if (this.turns.get(key) !== turn) {
-      this.osd.world.removeItem(item);
+    if (layer.source !== source) {
+      this.osd.world.removeItem(item); // something else was asked for meanwhile
       return null;
     }
-    // Over the old one, which goes only when the new one is drawn: nothing flickers.
-    const below = [...this.layers.values()].filter((layer) => layer.rank <= rank).length;
-    this.osd.world.setItemIndex(item, Math.min(below, this.osd.world.getItemCount() - 1));
-    this.layers.set(key, { item, rank });
-    if (old) {
-      const remove = () => this.osd.world.getIndexOfItem(old.item) >= 0 && this.osd.world.removeItem(old.item);
-      if (item.getFullyLoaded()) remove();
-      else item.addOnceHandler("fully-loaded-change", remove);
-    }
+    const below = [...this.layers.values()].filter((other) => other.rank <= rank).flatMap(({ items }) => items);
+    this.osd.world.setItemIndex(item, below.length);
+    layer.items.push(item);
+    const settle = () => this.#removeBefore(layer, layer.items.indexOf(item));
+    if (item.getFullyLoaded()) settle();
+    else item.addOnceHandler("fully-loaded-change", settle);
     return item;
   }
 
-  #drop(key, old) {
-    if (!old) return;
-    this.layers.delete(key);
-    this.osd.world.removeItem(old.item);
+  /** Take the first `count` items of a layer off the stage. */
+  #removeBefore(layer, count) {
+    for (const item of layer.items.splice(0, Math.max(0, count))) this.osd.world.removeItem(item);
   }
 
   clear() {
     this.fitted = true;
-    for (const key of this.turns.keys()) this.turns.set(key, this.turns.get(key) + 1);
-    this.layers.clear();
-    this.osd.world.removeAll();
+    for (const key of this.layers.keys()) this.layer(key, null);
   }
 
-  item(key) {
-    return this.layers.get(key)?.item ?? null;
+  /** All items of a layer, the newest last. */
+  items(key) {
+    return this.layers.get(key)?.items ?? [];
   }
 
   base() {
