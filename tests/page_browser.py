@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, settled
 
 
 def wait_until(page: Any, expression: str, *values: Any) -> None:
@@ -41,3 +41,13 @@ def on_screen(page: Any, x: float, y: float) -> tuple[float, float]:
         [x, y],
     )
     return float(place[0]), float(place[1])
+
+
+def looks(page: Any) -> bytes:
+    """What is seen of the picture, once all of its tiles are there and it changes no more."""
+    wait_until(
+        page,
+        f"() => {{ const w = {VIEWER}.world; for (let i = 0; i < w.getItemCount(); i++)"
+        " if (!w.getItemAt(i).getFullyLoaded()) return false; return true; }",
+    )
+    return bytes(settled(page.locator("#canvas-area").screenshot))

@@ -81,7 +81,13 @@ def open_page(browser: Any, server: RealServer) -> Iterator[Any]:
         contexts.append(context)
         context.set_default_timeout(1000 * PATIENCE)
         page = context.new_page()
-        page.on("console", lambda line: line.type == "error" and wrong.append(line.text))
+        # Browsers tell of a conflict on the console, even one that the page settles.
+        page.on(
+            "console",
+            lambda line: (
+                line.type != "error" or "409 (Conflict)" in line.text or wrong.append(line.text)
+            ),
+        )
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on(
             "request",

@@ -206,6 +206,27 @@ def test_retouching_is_kept_and_can_be_undone(client, done):
     assert np.array_equal(viewer.current(record), before)
 
 
+def test_strokes_are_kept_before_they_are_applied(client):
+    job = finished(client, start(client, small_stack(client), sigma=0))["id"]
+    address = f"/api/jobs/{job}/strokes"
+    first, second = ({"frame": k, "radius": 8, "points": [[40, 30 + 9 * k]]} for k in (1, 2))
+
+    def put(*strokes, **words):
+        return client.put(address, json={"strokes": strokes, **words})
+
+    assert client.get(address).json() == {"strokes": [], "applied": 0, "version": 0}
+    assert put(first, applied=0, version=0).json()["retouched"] == 0
+    assert put(first, second, applied=1, version=1).json()["retouched"] == 1
+    kept = client.get(address).json()
+    assert (kept["applied"], kept["version"], len(kept["strokes"])) == (1, 2, 2)
+    # Another page does not know of the second stroke: it must not take it away.
+    late = put(first, version=1)
+    assert late.status_code == 409 and "changed elsewhere" in late.json()["error"]
+    assert client.get(address).json() == kept
+    assert put(first, second, version=2).json()["retouched"] == 2
+    assert client.get(address).json()["applied"] == 2
+
+
 def test_strokes_that_the_brush_cannot_paint_are_refused_in_one_line(client, done):
     good = {"frame": 0, "radius": 4, "softness": 0.5, "points": [[1, 1]]}
     address, kind = f"/api/jobs/{done['id']}/strokes", {"content-type": "application/json"}

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import cofuse
 from cofuse.depth.maps import colour_table
 from tests.page_browser import (
     VIEWER,
+    looks,
     on_screen,
     wait_for_result,
     wait_until,
     zoom_of,
 )
 from tests.waiting import settled, until
-from tests.web_server import RealServer, finished, start
+from tests.web_server import RealServer
 
 pytest_plugins = ("tests.page_fixtures",)
 pytestmark = pytest.mark.slow
@@ -33,16 +32,6 @@ def page(open_page: Any, fused: str) -> Any:
     opened = open_page(f"#job={fused}")
     wait_for_result(opened)
     return opened
-
-
-def looks(page: Any) -> bytes:
-    """What is seen of the picture, once all of its tiles are there and it changes no more."""
-    wait_until(
-        page,
-        f"() => {{ const w = {VIEWER}.world; for (let i = 0; i < w.getItemCount(); i++)"
-        " if (!w.getItemAt(i).getFullyLoaded()) return false; return true; }",
-    )
-    return bytes(settled(page.locator("#canvas-area").screenshot))
 
 
 def test_zoom_by_wheel_keys_and_buttons(page: Any) -> None:
@@ -112,7 +101,6 @@ def test_no_frame_stays_behind_when_frames_were_changed_quickly(page: Any) -> No
     page.locator("#before").focus()
     for frame in range(3):
         page.keyboard.press("ArrowDown")
-        wait_until(page, f"{VIEWER}.world.getItemCount() >= 2")
         until(lambda: page.wait_for_timeout(20) or held)
         assert page.input_value("#before") == f"frame-{frame}"
         held.clear()
@@ -225,81 +213,3 @@ def test_the_relief_turns(page: Any) -> None:
     page.mouse.up()
     until(lambda: relief.screenshot() != turned)
     assert not page.locator("#viewer-problem").is_visible()
-
-
-def stroke(page: Any, *places: tuple[int, int]) -> None:
-    page.mouse.move(*on_screen(page, *places[0]))
-    page.mouse.down()
-    for place in places[1:]:
-        page.mouse.move(*on_screen(page, *place), steps=4)
-    page.mouse.up()
-
-
-def test_retouching_with_undo_and_redo(
-    open_page: Any, server: RealServer, fused: str, frames: Any
-) -> None:
-    stack = server.get(f"/api/jobs/{fused}")["stack"]
-    job = finished(server.client, start(server.client, stack, preset="fast"))["id"]
-    page = open_page(f"#job={job}")
-    wait_for_result(page)
-
-    def served() -> bytes:
-        # Pixels: the file also holds the time of the last change.
-        content = server.get(f"/api/jobs/{job}/download?format=png")
-        return Image.open(io.BytesIO(content)).tobytes()
-
-    def words(text: str) -> None:
-        wait_until(page, "(t) => document.getElementById('retouch-words').innerText === t", text)
-
-    untouched = served()
-    page.click("#tab-retouch")
-    page.select_option("#retouch-frame", "2")
-    clean = looks(page)
-    stroke(page, (60, 60), (120, 80))
-    words("1 stroke not applied yet")
-    page.mouse.move(5, 5)
-    until(lambda: looks(page) != clean)  # the frame's own pixels, before anything is sent
-    stroke(page, (200, 50), (220, 90))
-    words("2 strokes not applied yet")
-    assert server.get(f"/api/jobs/{job}/strokes")["strokes"] == []
-    page.keyboard.press("Control+z")
-    words("1 stroke not applied yet")
-    page.keyboard.press("Control+Shift+Z")
-    words("2 strokes not applied yet")
-    page.click("#undo")
-    page.click("#retouch-apply")
-    words("1 stroke applied")
-    (sent,) = server.get(f"/api/jobs/{job}/strokes")["strokes"]
-    assert sent["frame"] == 2
-    assert sent["points"][0] == pytest.approx([60.5, 60.5], abs=1.5)
-    assert sent["points"][-1] == pytest.approx([120.5, 80.5], abs=1.5)
-    touched = served()
-    assert touched != untouched
-    assert server.get(f"/api/jobs/{job}")["retouched"] == 1
-    # A reload knows the strokes; taking back one that is in the picture takes it out of it.
-    page.reload()
-    wait_for_result(page)
-    page.click("#tab-retouch")
-    words("1 stroke applied")
-    page.click("#undo")
-    words("")
-    assert served() == untouched
-    page.click("#redo")
-    words("1 stroke not applied yet")
-    page.click("#retouch-apply")
-    words("1 stroke applied")
-    assert served() == touched
-    page.click("#retouch-clear")
-    words("")
-    assert served() == untouched
-    # By the keyboard: a dab in the middle of the view.
-    page.locator("#viewer .openseadragon-canvas").focus()
-    page.keyboard.press("Enter")
-    words("1 stroke not applied yet")
-    page.keyboard.press("Control+z")
-    words("")
-    # Without the brush a drag moves the picture.
-    page.uncheck("#retouch-paint")
-    page.click("#zoom-in")
-    stroke(page, (150, 100), (160, 110))
-    words("")

@@ -146,13 +146,16 @@ def metrics(job: DoneJob, here: Here, response: Response) -> AnyJSON:
 
 @router.get("/jobs/{job}/strokes")
 def strokes(job: DoneJob) -> Strokes:
-    """The strokes the result was retouched with."""
+    """The strokes the result was retouched with, and those that are not applied yet."""
     return strokes_of(job)
 
 
 @router.put("/jobs/{job}/strokes", response_model=Job)
 def retouch(job: DoneJob, new: Strokes, here: Here) -> JobRecord:
-    """Retouch the result with these strokes, all of them each time; answers when it is done."""
+    """Keep these strokes, all of them each time, and apply them, or the first ``applied``.
+
+    Answers when it is done.
+    """
     here.viewer.retouch(job, new)
     return job
 

@@ -263,6 +263,17 @@ class PictureInfo(BaseModel):
 
 
 class Strokes(Strict):
-    """All strokes, in their order."""
+    """All strokes of a result, in their order.
+
+    The first ``applied`` are painted, all if it does not say; the others are kept for later.
+    ``version`` counts the changes of the list: one that a change does not follow on is refused.
+    """
 
     strokes: Annotated[list[Stroke], Field(max_length=10_000)]
+    applied: Annotated[int, Field(ge=0)] | None = None
+    version: Annotated[int, Field(ge=0)] | None = None
+
+    @property
+    def painted(self) -> list[Stroke]:
+        """The strokes that are in the picture, or are to be."""
+        return self.strokes[: self.applied]

@@ -16,6 +16,7 @@ from cofuse.files import write_json
 from cofuse.images import Pixels
 from cofuse.web import tasks
 from cofuse.web.pyramid import Pyramid, map_pyramid
+from cofuse.web.retouching import Stroke
 from cofuse.web.schemas import JobRecord, Result, Strokes
 from cofuse.web.store import Busy, Missing, Store
 from cofuse.web.worker import Worker
@@ -110,42 +111,55 @@ class Viewer:
             file.unlink()
 
     def retouch(self, job: JobRecord, new: Strokes) -> None:
-        """Paint strokes; a beginning of the list that is painted already is not painted again."""
+        """Keep the strokes of a result, and paint those that are to be applied."""
         result, folder = result_of(job), job.folder
+        for index in {stroke.frame for stroke in new.strokes}:
+            if index >= result.frames:
+                last = result.frames - 1
+                raise CofuseError(f"there is no frame {index}; expected 0 to {last}")
         with self._retouching:
-            for index in {0, *(stroke.frame for stroke in new.strokes)}:
-                if index >= result.frames:
-                    last = result.frames - 1
-                    raise CofuseError(f"there is no frame {index}; expected 0 to {last}")
-                self.frame(job, index)
-            before = strokes_of(job).strokes
-            goes_on = job.retouched > 0 and new.strokes[: len(before)] == before
-            number = job.retouched + 1
-            try:
-                self._worker.wait_for(
-                    tasks.retouch,
-                    folder=folder,
-                    start=f"{result_file(job.retouched if goes_on else 0)}.npy",
-                    end=f"{result_file(number)}.npy",
-                    strokes=new.strokes[len(before) if goes_on else 0 :],
-                    # Frames are restored only if the result was.
-                    restore=result.sigma > 0 and job.options.denoise > 0,
-                    white=job.white,
-                    count=result.frames,
-                )
-            except CofuseError:
-                self._store.jobs[job.id]  # if it was deleted meanwhile, that is the reason
-                raise
+            known = strokes_of(job)
+            if new.version not in (None, known.version):
+                raise Busy("the strokes were changed elsewhere; look at them, then try again")
+            painting = new.painted != known.painted
+            if painting:
+                self._paint(job, known.painted, new.painted)
+            applied, version = len(new.painted), (known.version or 0) + 1
+            kept = new.model_copy(update={"applied": applied, "version": version})
             with self._store.lock:
                 self._store.jobs[job.id]
-                write_json(folder / "strokes.json", new.model_dump(mode="json"), overwrite=True)
-                job.retouched = number
+                write_json(folder / "strokes.json", kept.model_dump(mode="json"), overwrite=True)
+                if not painting:
+                    return
+                job.retouched += 1
                 self._store.save_job(job)
             # The version before may still be shown, or be on its way to a client.
-            old = f"retouched-{number - 2}.npy"
-            for file in (*folder.glob(f"download-{number - 2}-*"), folder / old):
+            old = f"retouched-{job.retouched - 2}.npy"
+            for file in (*folder.glob(f"download-{job.retouched - 2}-*"), folder / old):
                 file.unlink(missing_ok=True)
             (folder / "levels" / old).unlink(missing_ok=True)
+
+    def _paint(self, job: JobRecord, before: list[Stroke], strokes: list[Stroke]) -> None:
+        """Make the next version; a beginning that is painted already is not painted again."""
+        result = result_of(job)
+        for index in {0, *(stroke.frame for stroke in strokes)}:
+            self.frame(job, index)
+        goes_on = job.retouched > 0 and strokes[: len(before)] == before
+        try:
+            self._worker.wait_for(
+                tasks.retouch,
+                folder=job.folder,
+                start=f"{result_file(job.retouched if goes_on else 0)}.npy",
+                end=f"{result_file(job.retouched + 1)}.npy",
+                strokes=strokes[len(before) if goes_on else 0 :],
+                # Frames are restored only if the result was.
+                restore=result.sigma > 0 and job.options.denoise > 0,
+                white=job.white,
+                count=result.frames,
+            )
+        except CofuseError:
+            self._store.jobs[job.id]  # if it was deleted meanwhile, that is the reason
+            raise
 
     def _forget(self, identifier: str) -> None:
         """Close the pictures of a job that is gone."""
@@ -167,8 +181,11 @@ def result_of(job: JobRecord) -> Result:
 
 
 def strokes_of(job: JobRecord) -> Strokes:
-    """The strokes that a result was retouched with."""
+    """The strokes of a result: those that it was retouched with, and those that wait."""
     try:
-        return Strokes.model_validate_json((job.folder / "strokes.json").read_bytes())
+        found = Strokes.model_validate_json((job.folder / "strokes.json").read_bytes())
     except OSError:
-        return Strokes(strokes=[])
+        found = Strokes(strokes=[])
+    # Earlier versions kept applied strokes alone, and did not count changes.
+    applied, version = len(found.painted), found.version or 0
+    return found.model_copy(update={"applied": applied, "version": version})

@@ -65,7 +65,7 @@ export const histogram = (id) => get(`/jobs/${id}/histogram`);
 export const metrics = (id, wanted) => patiently(`/jobs/${id}/metrics`, wanted);
 export const relief = (id) => get(`/jobs/${id}/relief`);
 export const strokes = (id) => get(`/jobs/${id}/strokes`);
-export const sendStrokes = (id, list) => request("PUT", `/jobs/${id}/strokes`, { strokes: list });
+export const sendStrokes = (id, strokes) => request("PUT", `/jobs/${id}/strokes`, strokes);
 
 export const previewUrl = (id, version) => `/api/jobs/${id}/preview?v=${version}`;
 export const reportUrl = (id, format) => `/api/jobs/${id}/report?format=${format}`;

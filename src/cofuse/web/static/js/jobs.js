@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { announce, attempt, byId, make } from "./dom.js";
-import { currentJob, goTo, on, setJob, setJobs, setStacks, state } from "./state.js";
+import { currentJob, goTo, on, sayOnline, setJob, setJobs, setStacks, state } from "./state.js";
 import { frameCount, isActive, moment, plural, STATES } from "./words.js";
 
 const THUMBNAIL_LEVEL = 8; // one tile of at most 256 pixels
@@ -127,6 +127,7 @@ export async function startJobs() {
   // What changed while the line was down is asked for again when it is up.
   const opened = () => {
     byId("offline").hidden = true;
+    sayOnline();
     return refreshJobs();
   };
   api.listen(hear, opened, () => {

@@ -9,7 +9,7 @@ import { showOperator } from "./operator.js";
 import { showOverlays, startOverlays } from "./overlays.js";
 import { hidePanes, leadingViewer, showPanes } from "./panes.js";
 import { resetRelief, showRelief, startRelief, zoomRelief } from "./relief.js";
-import { brushIsOut, openRetouch, retouchSettled, setRetouching, startRetouch } from "./retouch.js";
+import { brushIsOut, closeRetouch, openRetouch, retouchSettled, setRetouching, startRetouch } from "./retouch.js";
 import { showSave, startSave } from "./save.js";
 import { on, state } from "./state.js";
 import { DeepViewer, tileSource } from "./viewer.js";
@@ -30,10 +30,11 @@ function problem(words) {
 }
 
 async function showResultLayer() {
-  const item = await viewer.layer("result", tileSource(shown, picture("result"), shown.retouched));
+  const job = shown;
+  const item = await viewer.layer("result", tileSource(job, picture("result"), job.retouched));
   if (!item) return;
-  if (item.getFullyLoaded()) retouchSettled();
-  else item.addOnceHandler("fully-loaded-change", retouchSettled);
+  if (item.getFullyLoaded()) retouchSettled(job);
+  else item.addOnceHandler("fully-loaded-change", () => retouchSettled(job));
 }
 
 function showZoom(of) {
@@ -53,7 +54,7 @@ async function setMode(next) {
   byId("full-screen").hidden = !document.fullscreenEnabled;
   problem(null);
   if (before === "panes" && mode !== "panes") hidePanes(viewer);
-  setRetouching(tab === "retouch" && mode === "picture");
+  showStrokes();
   const other = picture(byId("before").value);
   await showBefore(mode === "slider" && other ? tileSource(shown, other) : null, other?.title);
   if (mode === "panes") await showPanes(shown, pictures, Number(byId("pane-count").value), viewer, showZoom);
@@ -85,8 +86,10 @@ function setTab(next, focus) {
   if (tab === "save" && shown) showSave(shown);
   // The brush works on the picture alone.
   if (tab === "retouch" && mode !== "picture") chooseMode("picture");
-  else setRetouching(tab === "retouch" && mode === "picture");
+  else showStrokes();
 }
+
+const showStrokes = () => setRetouching(tab === "retouch" && mode === "picture", mode === "picture");
 
 function chooseMode(name) {
   for (const input of byId("modes").querySelectorAll("input")) input.checked = input.value === name;
@@ -101,11 +104,13 @@ export async function showResult(job) {
   if (same) {
     if (!retouched || pictures.length === 0) return;
     resetInspect(job);
-    await Promise.all([showResultLayer(), openRetouch(job, pictures)]);
+    openRetouch(job, pictures);
+    await showResultLayer();
     showFacts(job, false);
     return;
   }
   setTab(tab);
+  closeRetouch();
   viewer.clear();
   pictures = [];
   const list = await attempt(() => api.pictures(job.id));
@@ -115,9 +120,9 @@ export async function showResult(job) {
   byId("relief-choice").hidden = !job.result.has_depth;
   const others = pictures.filter(({ name }) => name === "average" || name.startsWith("frame-"));
   fillSelect(byId("before"), others.map(({ name, title }) => [name, title]), "average");
+  openRetouch(job, pictures);
   await showResultLayer();
   resetInspect(job);
-  openRetouch(job, pictures);
   showOverlays(job, pictures);
   showFacts(job, true);
   if (tab === "save") showSave(job);
@@ -129,7 +134,7 @@ export function leaveResult() {
   if (!shown) return;
   shown = null;
   pictures = [];
-  setRetouching(false);
+  closeRetouch();
   hidePanes(viewer);
   viewer.clear();
 }

@@ -1,11 +1,12 @@
-// Painting from a frame into the result: strokes, undo and redo, and sending them.
+// Painting from a frame into the result, with undo and redo.
 
 import * as api from "./api.js";
 import { drawRing, paintStrokes } from "./brush.js";
-import { announce, attempt, byId, fillSelect, toast } from "./dom.js";
+import { announce, byId, fillSelect, toast } from "./dom.js";
 import { clearGhosts, followWithGhosts, ghostCanvas } from "./ghosts.js";
-import { setJob } from "./state.js";
-import { plural } from "./words.js";
+import { on, setJob } from "./state.js";
+import { Strokes } from "./strokes.js";
+import { capital, plural } from "./words.js";
 
 const LARGEST_RADIUS = 500; // the server takes no more
 const canvas = byId("retouch-canvas");
@@ -14,25 +15,20 @@ let viewer = null;
 let job = null;
 let pictures = [];
 let active = false; // the tab is open and the picture alone is shown
+let visible = false; // the picture alone is shown, with or without the tab
 let held = false; // the space bar: the picture is moved meanwhile
-let strokes = []; // all, in their order
-let undone = [];
-let applied = []; // those the server has
-let lingering = []; // sent, but their tiles are not on the screen yet
+const known = new Map(); // the strokes of every result that was opened, by its id
+let strokes = null; // those of the result on the stage
 let current = null; // under the hand
 let pointer = null; // where the ring is
-let sending = false;
 let asked = false; // a frame of animation is under way
 
-const painting = () => active && byId("retouch-paint").checked && !held;
+const painting = () => active && strokes && byId("retouch-paint").checked && !held;
 const brush = () => ({ radius: Number(byId("brush-size").value), softness: Number(byId("brush-soft").value) / 100 });
-const isPrefix = (part, whole) => part.every((stroke, index) => stroke === whole[index]);
 
 function paint() {
   asked = false;
-  if (!viewer.base()) return;
-  const pending = isPrefix(applied, strokes) ? strokes.slice(applied.length) : [];
-  const shown = active ? [...lingering, ...pending, ...(current ? [current] : [])] : [];
+  const shown = visible && strokes && viewer.base() ? [...strokes.drawn, ...(current ? [current] : [])] : [];
   const accent = getComputedStyle(document.documentElement).getPropertyValue("--accent");
   const context = paintStrokes(canvas, shown, {
     place: (x, y) => viewer.toElement(x, y),
@@ -50,71 +46,57 @@ function redraw() {
 }
 
 function showState() {
-  const waiting = strokes.length - applied.length;
-  byId("undo").disabled = strokes.length === 0 || sending;
-  byId("redo").disabled = undone.length === 0 || sending;
-  byId("retouch-apply").disabled = waiting <= 0 || sending;
-  byId("retouch-clear").disabled = strokes.length === 0 || sending;
-  byId("retouch-words").textContent = sending
-    ? "Applying …"
-    : waiting > 0
-      ? `${plural(waiting, "stroke")} not applied yet`
-      : applied.length
-        ? `${plural(applied.length, "stroke")} applied`
-        : "";
+  const { list = [], undone = [], applied = 0, waiting = 0, sending = false, problem = "" } = strokes ?? {};
+  byId("undo").disabled = list.length === 0;
+  byId("redo").disabled = undone.length === 0;
+  byId("retouch-apply").disabled = waiting === 0 || sending;
+  byId("retouch-clear").disabled = list.length === 0;
+  const words = [
+    sending ? "Applying …" : waiting ? `${plural(waiting, "stroke")} not applied yet` : applied ? `${plural(applied, "stroke")} applied` : "",
+    strokes?.unsaved && problem ? `Not saved: ${problem}` : "",
+  ];
+  byId("retouch-words").textContent = words.filter(Boolean).join(". ");
+  byId("pending").hidden = active || (waiting === 0 && !sending);
+  byId("pending-words").textContent = sending ? "Applying …" : `${plural(waiting, "stroke")} not applied yet. Files that you save now do not have ${waiting === 1 ? "it" : "them"}.`;
+  byId("pending-apply").disabled = sending;
   byId("brush-size-value").textContent = byId("brush-size").value;
   byId("brush-soft-value").textContent = `${byId("brush-soft").value} %`;
   area.classList.toggle("painting", painting());
   redraw();
 }
 
-async function send() {
-  const sent = [...strokes];
-  const mine = job.id;
-  lingering = isPrefix(applied, sent) ? sent.slice(applied.length) : [];
-  sending = true;
-  applied = sent; // drawn from `lingering` until the tiles have come
-  showState();
-  const answer = await attempt(() => api.sendStrokes(mine, sent));
-  sending = false;
-  if (job.id !== mine) return;
-  if (!answer) {
-    lingering = [];
-    applied = await api.strokes(mine).then((list) => sent.slice(0, list.strokes.length), () => []);
-  } else setJob(answer);
-  showState();
+/** The strokes of a result; of one that is opened again they are the same. */
+function strokesOf(id) {
+  if (!known.has(id)) {
+    let said = "";
+    const changed = (answer) => {
+      const mine = known.get(id);
+      if (mine.problem && mine.problem !== said) toast(capital(mine.problem));
+      said = mine.problem;
+      if (answer) setJob(answer);
+      if (mine === strokes) showState();
+    };
+    known.set(id, new Strokes(id, api, changed));
+  }
+  return known.get(id);
 }
 
-/** The new tiles are on the screen: what stood in for them can go. */
-export function retouchSettled() {
-  if (sending) return;
-  lingering = [];
+/** The tiles of this version of the picture are on the screen: they have what was drawn for them. */
+export function retouchSettled({ id, retouched }) {
+  known.get(id)?.settle(retouched);
   redraw();
 }
 
-function undo() {
-  if (strokes.length === 0 || sending) return;
-  undone.push(strokes.at(-1));
-  strokes = strokes.slice(0, -1);
-  announce(`${plural(strokes.length, "stroke")} left`);
-  // An applied stroke is in the picture already: only the server can take it out.
-  if (strokes.length < applied.length) send();
-  else showState();
-}
-
-function redo() {
-  if (undone.length === 0 || sending) return;
-  strokes = [...strokes, undone.pop()];
+function change(what, words) {
+  what();
+  if (words) announce(words());
   showState();
 }
 
-function clearAll() {
-  undone = [];
-  const had = applied.length > 0;
-  strokes = [];
-  if (had) send();
-  else showState();
-}
+const undo = () => strokes?.list.length && change(() => strokes.undo(), () => `${plural(strokes.list.length, "stroke")} left`);
+const redo = () => strokes?.undone.length && change(() => strokes.redo());
+const apply = () => change(() => strokes.apply());
+const clearAll = () => change(() => strokes.clear());
 
 function addPoint(position) {
   const { x, y } = viewer.toPicture(position);
@@ -133,10 +115,7 @@ function begin(position) {
 function finish() {
   const { width, height } = job.result;
   const reaches = ([x, y]) => x > -current.radius && y > -current.radius && x < width + current.radius && y < height + current.radius;
-  if (current.points.some(reaches)) {
-    strokes = [...strokes, current];
-    undone = [];
-  }
+  if (current.points.some(reaches)) strokes.add(current);
   current = null;
   showState();
 }
@@ -198,34 +177,42 @@ function keys(event) {
 /** Is the brush out? Then a click is a dab, and not a question about the pixel. */
 export const brushIsOut = () => painting();
 
-export function setRetouching(isActive) {
-  if (active && !isActive && strokes.length > applied.length) toast("Your strokes are kept, but not applied yet");
+/** `isActive`: the brush is out. `isVisible`: strokes that are not applied are shown. */
+export function setRetouching(isActive, isVisible) {
+  if (isActive && !active) strokes?.refresh();
   active = isActive;
+  visible = isVisible;
   showState();
 }
 
-export async function openRetouch(newJob, newPictures) {
+/** Nothing is on the stage. */
+export function closeRetouch() {
+  strokes = null;
+  current = null;
+  setRetouching(false, false);
+}
+
+export function openRetouch(newJob, newPictures) {
   const same = job?.id === newJob.id;
   job = newJob;
   pictures = newPictures;
-  if (same) return;
-  strokes = [];
-  undone = [];
-  applied = [];
-  lingering = [];
-  current = null;
+  if (same && strokes) {
+    strokes.refresh();
+    return;
+  }
+  if (!same) startFrom(newJob);
+  strokes = strokesOf(job.id);
+  showState();
+}
+
+/** Another result: its frames, and a brush that suits its size. */
+function startFrom({ result }) {
   clearGhosts();
-  fillSelect(byId("retouch-frame"), job.result.names.map((name, index) => [index, `${index + 1} · ${name}`]), 0);
-  byId("retouch-noise").hidden = !(job.result.sigma >= 1.5);
-  const long = Math.max(job.result.width, job.result.height);
+  fillSelect(byId("retouch-frame"), result.names.map((name, index) => [index, `${index + 1} · ${name}`]), 0);
+  byId("retouch-noise").hidden = !(result.sigma >= 1.5);
+  const long = Math.max(result.width, result.height);
   byId("brush-size").max = Math.min(LARGEST_RADIUS, Math.max(20, Math.round(long / 6)));
   byId("brush-size").value = Math.max(4, Math.round(long / 40));
-  showState();
-  const known = await attempt(() => api.strokes(job.id));
-  if (!known || job.id !== newJob.id || strokes.length) return;
-  strokes = known.strokes;
-  applied = [...strokes];
-  showState();
 }
 
 export function startRetouch(mainViewer) {
@@ -239,9 +226,11 @@ export function startRetouch(mainViewer) {
   for (const id of ["brush-size", "brush-soft", "retouch-paint", "retouch-tint"]) byId(id).addEventListener("input", showState);
   byId("undo").addEventListener("click", undo);
   byId("redo").addEventListener("click", redo);
-  byId("retouch-apply").addEventListener("click", send);
+  for (const id of ["retouch-apply", "pending-apply"]) byId(id).addEventListener("click", apply);
   byId("retouch-clear").addEventListener("click", clearAll);
-  window.addEventListener("beforeunload", (event) => strokes.length > applied.length && event.preventDefault());
+  // What the server keeps is safe; only what it has not heard of yet would be lost.
+  window.addEventListener("beforeunload", (event) => [...known.values()].some(({ unsaved }) => unsaved) && event.preventDefault());
+  on("online", () => known.forEach((each) => each.save()));
   window.addEventListener("keydown", keys, { capture: true });
   window.addEventListener("keyup", (event) => {
     if (event.key !== " " || !held) return;

@@ -11,7 +11,7 @@ export const state = {
   jobId: null, // the job that is looked at, or null
 };
 
-/** Call `listener` on every change of "stack", "jobs", "job" (the one looked at) or "route". */
+/** Call `listener` on every change of "stack", "jobs", "job" (the one looked at) or "route", and when the server is there again, "online". */
 export function on(name, listener) {
   bell.addEventListener(name, (event) => listener(event.detail));
 }
@@ -49,6 +49,8 @@ export function dropJob(id) {
   state.jobs.delete(id);
   ring("jobs");
 }
+
+export const sayOnline = () => ring("online");
 
 /** Look at a job, or, with null, at the stack. */
 export function lookAt(jobId) {
