@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import re
 import time
+from pathlib import Path
 from typing import Any
 
 from tests.waiting import PATIENCE, settled
@@ -51,3 +54,42 @@ def looks(page: Any) -> bytes:
         " if (!w.getItemAt(i).getFullyLoaded()) return false; return true; }",
     )
     return bytes(settled(page.locator("#canvas-area").screenshot))
+
+
+_DROP = """(files) => {
+  const transfer = new DataTransfer();
+  for (const [name, content] of files) {
+    const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
+    transfer.items.add(new File([bytes], name));
+  }
+  document.getElementById("main").dispatchEvent(
+    new DragEvent("drop", { dataTransfer: transfer, bubbles: true, cancelable: true }));
+}"""
+
+
+def drop(page: Any, files: dict[str, bytes]) -> None:
+    """Drop files on the page."""
+    page.evaluate(_DROP, [(name, base64.b64encode(data).decode()) for name, data in files.items()])
+
+
+def drag(page: Any, kind: str, *paths: Path) -> None:
+    """Drag files and folders over the page ("dragEnter", "dragOver") or "drop" them there.
+
+    As the browser gets them from the desktop.
+    """
+    devtools = page.context.new_cdp_session(page)
+    files = [str(path) for path in paths]
+    data = {"items": [], "files": files, "dragOperationsMask": 1}
+    devtools.send("Input.dispatchDragEvent", {"type": kind, "x": 300, "y": 200, "data": data})
+
+
+def names(page: Any) -> list[str]:
+    """Names of the frames that are shown."""
+    found: list[str] = page.locator(".frame-name").all_text_contents()
+    return found
+
+
+def stack_of(page: Any) -> str:
+    """Wait until a stack is shown; its id."""
+    page.wait_for_url(re.compile("#stack="))
+    return str(page.url.partition("#stack=")[2])

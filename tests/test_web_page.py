@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import re
 from pathlib import Path
@@ -15,35 +14,11 @@ from PIL import Image
 
 from cofuse.files import read_image
 from tests.command_line import run
-from tests.page_browser import wait_for_result, wait_until
+from tests.page_browser import drop, names, stack_of, wait_for_result, wait_until
 from tests.web_server import RealServer
 
 pytest_plugins = ("tests.page_fixtures",)
 pytestmark = pytest.mark.slow
-
-DROP = """(files) => {
-  const transfer = new DataTransfer();
-  for (const [name, content] of files) {
-    const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
-    transfer.items.add(new File([bytes], name));
-  }
-  document.getElementById("drop").dispatchEvent(
-    new DragEvent("drop", { dataTransfer: transfer, bubbles: true, cancelable: true }));
-}"""
-
-
-def drop(page: Any, files: dict[str, bytes]) -> None:
-    page.evaluate(DROP, [(name, base64.b64encode(data).decode()) for name, data in files.items()])
-
-
-def names(page: Any) -> list[str]:
-    found: list[str] = page.locator(".frame-name").all_text_contents()
-    return found
-
-
-def stack_of(page: Any) -> str:
-    page.wait_for_url(re.compile("#stack="))
-    return str(page.url.partition("#stack=")[2])
 
 
 def start(page: Any) -> str:
@@ -93,24 +68,6 @@ def test_what_is_remarkable_about_the_noise_is_said(open_page: Any, frames: Path
     wait_until(page, "document.getElementById('noise-estimate').innerText.includes('σ')")
     said = page.locator("#noise-estimate").inner_text()
     assert re.fullmatch(r"Estimated: σ 7\.[23] of 255, coarse-grained, JPEG blocks", said)
-
-
-def test_a_dropped_folder_is_searched(open_page: Any, frames: Path, tmp_path: Path) -> None:
-    page = open_page()
-    (tmp_path / "inner").mkdir()
-    (tmp_path / ".hidden").write_bytes(b"nobody means this")
-    for path in frames.iterdir():
-        (tmp_path / "inner" / path.name).write_bytes(path.read_bytes())
-    # A real drop, as the browser gets it from the desktop.
-    devtools = page.context.new_cdp_session(page)
-    box = page.locator("#drop").bounding_box()
-    place = {"x": box["x"] + 200, "y": box["y"] + 100}
-    data = {"items": [], "files": [str(tmp_path)], "dragOperationsMask": 1}
-    for kind in ("dragEnter", "dragOver", "drop"):
-        devtools.send("Input.dispatchDragEvent", {"type": kind, **place, "data": data})
-    page.wait_for_selector(".frame >> nth=2")
-    assert names(page) == ["shot 1.png", "shot 2.png", "shot 10.png"]
-    assert not page.locator("#refused").is_visible()
 
 
 def test_a_folder_is_taken_and_frames_are_put_in_order(

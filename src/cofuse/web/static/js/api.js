@@ -47,6 +47,7 @@ export const stack = (id) => get(`/stacks/${id}`);
 export const createStack = (name) => request("POST", "/stacks", { name });
 export const sampleStack = () => request("POST", "/stacks/sample");
 export const changeStack = (id, change) => request("PATCH", `/stacks/${id}`, change);
+export const deleteStack = (id) => request("DELETE", `/stacks/${id}`);
 export const removeFrame = (id, frame) => request("DELETE", `/stacks/${id}/frames/${frame}`);
 export const noise = (id, wanted) => patiently(`/stacks/${id}/noise`, wanted);
 export const thumbnailUrl = (id, frame) => `/api/stacks/${id}/frames/${frame}/thumbnail`;

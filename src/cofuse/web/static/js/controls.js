@@ -88,12 +88,25 @@ async function askNoise() {
   }
 }
 
-function showStack(stack) {
+/** Why the stack cannot be fused yet; "" if it can. */
+function obstacle(stack) {
   const count = frameCount(stack);
-  byId("fuse").disabled = count < 2 || Boolean(stack.problem);
+  if (state.uploading.has(stack?.id)) return "Frames are still being uploaded.";
+  if (count === 0) return "Add at least two frames.";
+  if (count === 1) return "One more frame, please.";
+  return stack.problem ? "These frames do not go together." : "";
+}
+
+function showButton() {
+  const count = frameCount(state.stack);
+  const words = obstacle(state.stack);
+  byId("fuse").disabled = words !== "";
   byId("fuse").textContent = count ? `Fuse ${plural(count, "frame")}` : "Fuse";
-  byId("fuse-words").textContent =
-    count === 0 ? "Add at least two frames." : count === 1 ? "One more frame, please." : stack.problem ? "These frames do not go together." : "";
+  byId("fuse-words").textContent = words;
+}
+
+function showStack() {
+  showButton();
   askCommand();
   askNoise();
 }
@@ -124,7 +137,7 @@ async function fuse(event) {
   const button = byId("fuse");
   button.disabled = true;
   const job = await attempt(() => api.startJob(state.stack.id, options()));
-  showStack(state.stack);
+  showButton();
   if (!job) return;
   setJob(job);
   goTo("job", job.id);
@@ -144,5 +157,6 @@ export function startControls() {
   form.addEventListener("submit", fuse);
   byId("command-copy").addEventListener("click", () => copyText(byId("command").textContent));
   on("stack", showStack);
-  showStack(state.stack);
+  on("uploading", showButton);
+  showStack();
 }

@@ -9,9 +9,10 @@ export const state = {
   stacks: new Map(), // id -> Stack, those known
   jobs: new Map(), // id -> Job, newest first
   jobId: null, // the job that is looked at, or null
+  uploading: new Set(), // ids of stacks that frames are on their way to
 };
 
-/** Call `listener` on every change of "stack", "jobs", "job" (the one looked at) or "route", and when the server is there again, "online". */
+/** Call `listener` on every change of "stack", "uploading", "jobs", "job" (the one looked at) or "route", and when the server is there again, "online". */
 export function on(name, listener) {
   bell.addEventListener(name, (event) => listener(event.detail));
 }
@@ -25,6 +26,25 @@ export function setStack(stack) {
   if (stack) state.stacks.set(stack.id, stack);
   ring("stack", stack);
   ring("jobs");
+}
+
+/** News of a stack, which may be the one on the table. */
+export function updateStack(stack) {
+  if (state.stack?.id === stack.id) setStack(stack);
+  else {
+    state.stacks.set(stack.id, stack);
+    ring("jobs");
+  }
+}
+
+export function dropStack(id) {
+  state.stacks.delete(id);
+  ring("jobs");
+}
+
+export function setUploading(ids) {
+  state.uploading = new Set(ids);
+  ring("uploading");
 }
 
 export function setJobs(list) {

@@ -1,26 +1,22 @@
 // Files and folders come in: by dropping, by choosing, or as the sample stack.
 
 import * as api from "./api.js";
-import { announce, attempt, byId, make } from "./dom.js";
-import { goTo, setStack, state } from "./state.js";
+import { announce, attempt, byId, make, toast } from "./dom.js";
+import { batchesOf, commonName, groupsOf } from "./folders.js";
+import { dropStack, goTo, setStack, setUploading, state, updateStack } from "./state.js";
 import { bytes, capital, plural } from "./words.js";
 
-// Files that systems put into folders, which nobody means to send.
-const CLUTTER = /^(\.|thumbs\.db$|desktop\.ini$)/i;
-// One request carries so much: small enough for a lively bar, large enough not to wait at every file.
-const BATCH_BYTES = 48e6;
-const BATCH_FILES = 12;
-
-const natural = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
+// Groups that are sent or are to be, the first of them now: {name, files, target, from}. The target is
+// the stack they go to, {id}, which groups may share while it has no id yet.
+let groups = [];
 let stopping = null;
 
 /** All files below what was dropped. Entries must be taken from the event before anything is awaited. */
 async function filesOf(entries) {
   const found = [];
   const visit = async (entry) => {
-    if (CLUTTER.test(entry.name)) return;
     if (entry.isFile) {
-      found.push(await new Promise((resolve, reject) => entry.file(resolve, reject)));
+      found.push({ path: entry.fullPath, file: await new Promise((resolve, reject) => entry.file(resolve, reject)) });
       return;
     }
     const reader = entry.createReader();
@@ -33,23 +29,6 @@ async function filesOf(entries) {
   };
   for (const entry of entries) await visit(entry);
   return found;
-}
-
-function batches(files) {
-  const all = [];
-  let batch = [];
-  let size = 0;
-  for (const file of files) {
-    if (batch.length && (batch.length >= BATCH_FILES || size + file.size > BATCH_BYTES)) {
-      all.push(batch);
-      batch = [];
-      size = 0;
-    }
-    batch.push(file);
-    size += file.size;
-  }
-  if (batch.length) all.push(batch);
-  return all;
 }
 
 function showRefused(refused) {
@@ -71,9 +50,9 @@ function showProgress(sent, total, words) {
 }
 
 /** What can be said without sending the file. */
-function refuseEarly(files) {
+function refuseEarly(files, target) {
   const { limits } = state.info;
-  let room = limits.frames - (state.stack?.frames.length ?? 0);
+  let room = limits.frames - (state.stacks.get(target.id)?.frames.length ?? 0);
   const good = [];
   const refused = [];
   for (const file of files) {
@@ -86,45 +65,81 @@ function refuseEarly(files) {
   return { good, refused };
 }
 
-/** What the names of files have in common at their start, without a number or sign at its end. */
-function commonName(files) {
-  let shared = files[0].name.replace(/\.[^.]*$/, "");
-  for (const { name } of files) while (!name.startsWith(shared)) shared = shared.slice(0, -1);
-  return shared.replace(/[\d\s._(-]+$/, "");
-}
-
-async function addFiles(files, name) {
-  if (stopping || files.length === 0) return;
-  const wanted = files.filter((file) => !CLUTTER.test(file.name)).sort((a, b) => natural.compare(a.name, b.name));
-  const { good, refused } = refuseEarly(wanted);
-  showRefused(refused);
+/** Send one group; `refuse` hears of files that are not taken. */
+async function send({ name, files, target, from }, refuse) {
+  const { good, refused } = refuseEarly(files, target);
+  refuse(refused);
   if (good.length === 0) return;
-  stopping = new AbortController();
+  const made = target.id ? null : await api.createStack(name ?? commonName(good.map((file) => file.name)));
+  let stack = made ?? state.stacks.get(target.id);
+  target.id = stack.id;
+  showUploading();
   const total = good.reduce((sum, file) => sum + file.size, 0);
+  const words = `Uploading ${plural(good.length, "file")}, ${bytes(total)}, to “${stack.name}”`;
+  const more = () => (groups.length > 1 ? `; then ${plural(groups.length - 1, "more stack")}` : "");
   let sent = 0;
   try {
-    const stack = state.stack ?? (await api.createStack(name || commonName(good)));
-    for (const batch of batches(good)) {
+    for (const batch of batchesOf(good)) {
       const size = batch.reduce((sum, file) => sum + file.size, 0);
-      const told = (count) =>
-        showProgress(sent + Math.min(count, size), total, `Uploading ${plural(good.length, "file")}, ${bytes(total)}`);
+      const told = (count) => showProgress(sent + Math.min(count, size), total, words + more());
       told(0);
       const answer = await api.upload(stack.id, batch, told, stopping.signal);
       sent += size;
-      refused.push(...answer.refused);
-      showRefused(refused);
-      setStack(answer.stack);
+      stack = answer.stack;
+      refuse(answer.refused);
+      updateStack(stack);
+      // The first frames are shown, unless the person has gone elsewhere meanwhile.
+      if (made && stack.frames.length && window.location.hash === from) {
+        setStack(stack);
+        goTo("stack", stack.id);
+      }
     }
-    if (!state.stack) setStack(await api.stack(stack.id));
-    // A stack without a single frame is not worth an address.
-    if (state.stack.frames.length) goTo("stack", stack.id);
-    announce(`${plural(state.stack.frames.length, "frame")} in the stack`);
-  } catch (error) {
-    showRefused([...refused, { name: "Upload", error: capital(error.message) }]);
+    announce(`${plural(stack.frames.length, "frame")} in the stack`);
   } finally {
-    stopping = null;
-    showProgress(0, 0, "");
+    if (made && stack.frames.length === 0) await attempt(() => api.deleteStack(stack.id).then(() => dropStack(stack.id)));
   }
+}
+
+const showUploading = () => setUploading(groups.map(({ target }) => target.id));
+
+async function sendAll() {
+  if (stopping || groups.length === 0) return;
+  stopping = new AbortController();
+  const refused = [];
+  const refuse = (more) => {
+    refused.push(...more);
+    showRefused(refused);
+  };
+  while (groups.length) {
+    showUploading();
+    try {
+      await send(groups[0], refuse);
+    } catch (error) {
+      refuse([{ name: "Upload", error: capital(error.message) }]);
+    }
+    if (stopping.signal.aborted) groups = [];
+    groups.shift();
+  }
+  stopping = null;
+  showProgress(0, 0, "");
+  showUploading();
+}
+
+/** A folder becomes a stack; files in none are added to the stack that is shown, or make one. */
+function add(found) {
+  if (state.jobId) {
+    setStack(null);
+    goTo("new");
+  }
+  const from = window.location.hash;
+  const loose = groups.find(({ name, target }) => name === null && target.id === null)?.target;
+  const fresh = groupsOf(found);
+  if (fresh.length > 1) toast(`${fresh.length} folders become ${fresh.length} stacks, in the strip below`);
+  for (const { name, files } of fresh) {
+    const target = name === null && (state.stack ? { id: state.stack.id } : loose);
+    groups.push({ name, files, target: target || { id: null }, from });
+  }
+  sendAll();
 }
 
 async function takeSample() {
@@ -138,40 +153,50 @@ async function takeSample() {
   goTo("stack", stack.id);
 }
 
+const carriesFiles = (event) => event.dataTransfer?.types.includes("Files");
+
+function showTarget(shown) {
+  byId("target").hidden = !shown;
+  if (!shown) return;
+  const stack = state.jobId ? null : state.stack;
+  byId("target-words").textContent = stack
+    ? `Pictures are added to “${stack.name}”. A folder becomes a stack of its own.`
+    : "A new stack of these pictures. A folder becomes a stack of its own.";
+}
+
+async function take(event) {
+  showTarget(false);
+  if (!carriesFiles(event)) return;
+  event.preventDefault();
+  const items = [...event.dataTransfer.items].filter((item) => item.kind === "file");
+  const entries = items.map((item) => item.webkitGetAsEntry?.());
+  const plain = [...event.dataTransfer.files].map((file) => ({ path: file.name, file }));
+  const found = entries.every(Boolean) && entries.length ? await attempt(() => filesOf(entries)) : plain;
+  if (!found) return;
+  for (const { isDirectory, name, fullPath } of entries.filter(Boolean)) {
+    if (isDirectory && groupsOf(found.filter(({ path }) => path.startsWith(`${fullPath}/`))).length === 0) toast(`The folder “${name}” holds no pictures`);
+  }
+  add(found);
+}
+
 export function startUpload() {
+  byId("most").textContent = `Up to ${state.info.limits.frames} in a stack.`;
   window.addEventListener("beforeunload", (event) => stopping && event.preventDefault());
-  const drop = byId("drop");
-  const carriesFiles = (event) => event.dataTransfer?.types.includes("Files");
   // The whole window takes files, so that a near miss does not open the picture instead of the page.
   window.addEventListener("dragover", (event) => {
     if (!carriesFiles(event)) return;
     event.preventDefault();
-    drop.classList.add("over");
+    showTarget(true);
   });
-  window.addEventListener("dragleave", (event) => {
-    if (!event.relatedTarget) drop.classList.remove("over");
-  });
-  window.addEventListener("drop", async (event) => {
-    drop.classList.remove("over");
-    if (!carriesFiles(event)) return;
-    event.preventDefault();
-    const items = [...event.dataTransfer.items].filter((item) => item.kind === "file");
-    const entries = items.map((item) => item.webkitGetAsEntry?.());
-    const plain = [...event.dataTransfer.files];
-    const files = entries.every(Boolean) && entries.length ? await attempt(() => filesOf(entries)) : plain;
-    if (state.jobId) {
-      setStack(null);
-      goTo("new");
-    }
-    if (files) await addFiles(files, entries.find((entry) => entry?.isDirectory)?.name);
-  });
+  window.addEventListener("dragleave", (event) => !event.relatedTarget && showTarget(false));
+  window.addEventListener("drop", take);
   for (const [button, input] of [["choose-files", "file-input"], ["choose-folder", "folder-input"]]) {
     byId(button).addEventListener("click", () => byId(input).click());
-    byId(input).addEventListener("change", async () => {
-      const files = [...byId(input).files];
-      const folder = files[0]?.webkitRelativePath?.split("/")[0];
+    byId(input).addEventListener("change", () => {
+      const found = [...byId(input).files].map((file) => ({ path: file.webkitRelativePath || file.name, file }));
       byId(input).value = ""; // so that the same files can be chosen again
-      await addFiles(files, folder || undefined);
+      if (groupsOf(found).length === 0) toast("There are no pictures in that folder");
+      add(found);
     });
   }
   byId("try-sample").addEventListener("click", takeSample);
