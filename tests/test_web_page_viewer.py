@@ -137,6 +137,56 @@ def test_up_to_four_pictures_zoom_together(page: Any) -> None:
     panes.nth(1).locator("select").select_option("depth")
     page.check("input[value=picture]", force=True)
     assert not page.locator("#panes").is_visible()
+    # What was chosen is remembered.
+    page.check("input[value=panes]", force=True)
+    assert panes.nth(1).locator("select").input_value() == "depth"
+
+
+#: Pixels of the screen for one of the picture, and the pixel in the middle, of every viewer.
+VIEWS = (
+    "() => [...document.querySelectorAll('#viewer, .pane .layer')].map((element) => {"
+    " const { viewport, world } = OpenSeadragon.getViewer(element); const item = world.getItemAt(0);"
+    " if (!item) return null; const middle = item.viewportToImageCoordinates(viewport.getCenter());"
+    " return [item.viewportToImageZoom(viewport.getZoom()), middle.x, middle.y]; })"
+)
+
+
+def test_zoom_and_place_stay(page: Any) -> None:
+    viewers = page.evaluate("OpenSeadragon._viewers.size")
+    x, y = on_screen(page, 80, 60)
+    page.mouse.move(x, y)
+    page.mouse.wheel(0, -300)
+    (first,) = settled(lambda: page.evaluate(VIEWS))
+
+    def percent() -> float:
+        return float(page.locator("#zoom").inner_text().removesuffix(" %"))
+
+    zoom = percent()
+
+    def kept(panes: int) -> None:
+        """The view is the same in all viewers, the one behind the panes and theirs."""
+
+        def same() -> bool:
+            views = page.evaluate(VIEWS)
+            return len(views) == 1 + panes and all(
+                view is not None and view == pytest.approx(first, rel=1e-3) for view in views
+            )
+
+        until(same)
+        assert percent() == pytest.approx(zoom, abs=1)  # it is rounded
+
+    page.check("input[value=panes]", force=True)
+    kept(4)
+    for count in (2, 4, 3):
+        page.select_option("#pane-count", str(count))
+        kept(count)
+    page.set_viewport_size({"width": 1100, "height": 640})
+    kept(3)
+    page.check("input[value=picture]", force=True)
+    kept(0)
+    page.set_viewport_size({"width": 1400, "height": 700})
+    kept(0)
+    assert page.evaluate("OpenSeadragon._viewers.size") == viewers
 
 
 def test_maps_lie_over_the_picture(page: Any) -> None:

@@ -16,18 +16,21 @@ export function ghostCanvas(job, pictures, frame, viewer, drawn) {
     byId("ghosts").append(box);
     ghost = new DeepViewer(box, "Frame");
     ghosts.set(frame, ghost);
-    ghost.layer("frame", tileSource(job, picture)).then(() => ghost.lookLike(viewer));
+    ghost.layer("frame", tileSource(job, picture)).then(() => ghost.take(exact(viewer)));
     ghost.on("update-viewport", drawn);
   }
   return ghost.osd.drawer.canvas ?? null;
 }
 
+/** Also on the way to the whole picture, where others would be there at once. */
+const exact = (viewer) => ({ ...viewer.view(), fitted: false });
+
 export function followWithGhosts(viewer) {
-  for (const ghost of ghosts.values()) ghost.lookLike(viewer);
+  for (const ghost of ghosts.values()) ghost.take(exact(viewer));
 }
 
 export function clearGhosts() {
-  for (const ghost of ghosts.values()) ghost.osd.destroy();
+  for (const ghost of ghosts.values()) ghost.destroy();
   ghosts.clear();
   byId("ghosts").replaceChildren();
 }

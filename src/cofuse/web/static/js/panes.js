@@ -4,13 +4,14 @@ import { byId, fillSelect, make } from "./dom.js";
 import { DeepViewer, tileSource } from "./viewer.js";
 
 const holder = byId("panes");
-let panes = []; // {viewer, select, box}
+let panes = []; // {viewer, select, box}; they are there while they are shown
+let chosen = { job: null, names: [] }; // what was last chosen in each
 let leader = null; // the pane under the hand; the others follow
 
 /** Only the leader is followed: if all followed all, an echo of an older view would pull it back. */
 function follow(from) {
   if (from !== leader) return;
-  for (const pane of panes) if (pane !== from) pane.viewer.lookLike(from.viewer);
+  for (const pane of panes) if (pane !== from) pane.viewer.take(from.viewer.view());
 }
 
 function makePane(number) {
@@ -36,35 +37,41 @@ export function leadingViewer() {
   return leader.viewer;
 }
 
+function removePane() {
+  const { viewer, box } = panes.pop();
+  viewer.destroy();
+  box.remove();
+}
+
 /** `told(viewer)` is called whenever the view of the pane in the lead changes. */
 export async function showPanes(job, pictures, count, like, told) {
+  const view = (holder.hidden ? like : leadingViewer()).view();
   holder.hidden = false;
   holder.dataset.count = count;
-  while (panes.length > count) panes.pop().box.remove();
+  while (panes.length > count) removePane();
   while (panes.length < count) panes.push(makePane(panes.length));
-  leader = panes[0];
   const frames = pictures.filter(({ name }) => name.startsWith("frame-"));
-  const first = ["result", "average", frames[0]?.name, frames.at(-1)?.name];
+  if (chosen.job !== job.id) chosen = { job: job.id, names: ["result", "average", frames[0]?.name, frames.at(-1)?.name] };
+  const { names } = chosen;
   const shown = panes.map(async (pane, index) => {
-    const choices = pictures.map(({ name, title }) => [name, title]);
-    fillSelect(pane.select, choices, pane.job === job.id ? pane.select.value : first[index]);
-    pane.job = job.id;
+    fillSelect(pane.select, pictures.map(({ name, title }) => [name, title]), names[index]);
     const load = () => {
       const picture = pictures.find(({ name }) => name === pane.select.value);
+      names[index] = picture.name;
       pane.viewer.describe(picture.title);
       return pane.viewer.layer("picture", tileSource(job, picture, picture.name === "result" ? job.retouched : 0));
     };
     pane.select.onchange = load;
     pane.told = told;
     await load();
-    pane.viewer.lookLike(like);
+    if (panes.includes(pane)) pane.viewer.take(view);
   });
   await Promise.all(shown);
 }
 
 export function hidePanes(like) {
   if (holder.hidden) return;
-  like.lookLike(leadingViewer());
+  like.take(leadingViewer().view());
   holder.hidden = true;
-  for (const pane of panes) pane.viewer.clear();
+  while (panes.length) removePane();
 }

@@ -41,6 +41,7 @@ export class DeepViewer {
       minZoomImageRatio: 0.7,
       maxZoomPixelRatio: 24,
       zoomPerScroll: 1.25,
+      preserveImageSizeOnResize: true,
       animationTime: calm ? 0 : 0.5,
       springStiffness: 9,
       blendTime: 0,
@@ -168,13 +169,31 @@ export class DeepViewer {
     this.osd.viewport.panBy(step).applyConstraints();
   }
 
-  /** Take the view of another viewer of the same picture. */
-  lookLike(other) {
-    const from = other.osd.viewport;
-    this.fitted = other.fitted;
-    const to = this.osd.viewport;
-    to.zoomTo(from.getZoom(true), null, true);
-    to.panTo(from.getCenter(true), true);
+  /** What is seen: the whole picture, or a place of it and how large. */
+  view() {
+    const { viewport } = this.osd;
+    // Viewports count in widths of their element: a view goes into another in pixels of the screen.
+    const size = viewport.getZoom(true) * viewport.getContainerSize().x;
+    return { fitted: this.fitted, centre: viewport.getCenter(true), size };
+  }
+
+  /** Take the view of another viewer, of the same picture. */
+  take({ fitted, centre, size }) {
+    const { viewport } = this.osd;
+    this.fitted = fitted;
+    if (fitted) {
+      viewport.goHome(true);
+      return;
+    }
+    const zoom = size / viewport.getContainerSize().x;
+    viewport.minZoomLevel = Math.min(0.7 * viewport.getHomeZoom(), zoom);
+    viewport.zoomTo(zoom, null, true);
+    viewport.panTo(centre, true);
+  }
+
+  destroy() {
+    this.clear();
+    this.osd.destroy();
   }
 
   /** Say that the middle of the view was chosen, as a click there would. */
