@@ -145,7 +145,8 @@ def test_up_to_four_pictures_zoom_together(page: Any) -> None:
 #: Pixels of the screen for one of the picture, and the pixel in the middle, of every viewer.
 VIEWS = (
     "() => [...document.querySelectorAll('#viewer, .pane .layer')].map((element) => {"
-    " const { viewport, world } = OpenSeadragon.getViewer(element); const item = world.getItemAt(0);"
+    " const { viewport, world } = OpenSeadragon.getViewer(element);"
+    " const item = world.getItemAt(0);"
     " if (!item) return null; const middle = item.viewportToImageCoordinates(viewport.getCenter());"
     " return [item.viewportToImageZoom(viewport.getZoom()), middle.x, middle.y]; })"
 )

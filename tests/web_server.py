@@ -146,11 +146,11 @@ def finished(client: Any, job: str) -> dict[str, Any]:
 class RealServer:
     """``cofuse serve`` in a process of its own, and a client of it with the token."""
 
-    def __init__(self, *options: object) -> None:
+    def __init__(self, *options: object, port: int = 0) -> None:
         # Not a pipe: one that is not read could fill up.
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "cofuse", "serve", "--port", "0", "--no-open"]
+            [sys.executable, "-m", "cofuse", "serve", "--port", str(port), "--no-open"]
             + [str(option) for option in options],
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -39,8 +39,11 @@ _HEADERS = {
 _LONGEST_BODY = 16 * 2**20
 
 _LOCKED = """<!doctype html><html lang="en"><meta charset="utf-8"><title>cofuse</title>
+<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
 <h1>This page is locked</h1>
-<p>Open the address that <code>cofuse serve</code> printed, with its token.</p></html>"""
+<p>Every start of <code>cofuse serve</code> makes a new address, and only that one opens the page.
+It ends in <code>/?token=…</code> and stands in the terminal: open it from there.</p>
+<p>What was kept with <code>--data-dir</code> is there again.</p></html>"""
 
 
 class TooLarge(HTTPException):

@@ -1,11 +1,19 @@
 // The server's side of the conversation: every request of the page is made here.
 
+// A server that was started anew has a new token, and knows this page no longer.
+export const LOCKED_OUT = "the server was started anew; open the address that cofuse serve printed last";
+
 /** What the server refused, in its own words. */
 class Refusal extends Error {
   constructor(message, status) {
     super(message);
     this.status = status;
   }
+}
+
+function refusalOf(status, answer) {
+  const words = status === 401 ? LOCKED_OUT : (answer?.error ?? `the server answered ${status}`);
+  return new Refusal(words, status);
 }
 
 async function request(method, path, body) {
@@ -21,7 +29,7 @@ async function request(method, path, body) {
     throw new Refusal("the server does not answer; is cofuse serve still running?", 0);
   }
   const answer = await response.json().catch(() => null);
-  if (!response.ok) throw new Refusal(answer?.error ?? `the server answered ${response.status}`, response.status);
+  if (!response.ok) throw refusalOf(response.status, answer);
   return response.status === 202 && answer?.pending ? null : answer;
 }
 
@@ -95,7 +103,7 @@ export function upload(id, files, told, signal) {
     call.onabort = () => reject(new Refusal("upload stopped", 0));
     call.onload = () => {
       if (call.status < 300) resolve(call.response);
-      else reject(new Refusal(call.response?.error ?? `the server answered ${call.status}`, call.status));
+      else reject(refusalOf(call.status, call.response));
     };
     signal.addEventListener("abort", () => call.abort());
     call.send(form);
@@ -104,21 +112,21 @@ export function upload(id, files, told, signal) {
 
 /**
  * Hear of every change of every job. The browser reconnects by itself; `opened` is called each time,
- * and `lost` when it has had no success for a while.
+ * and `lost(words)` with what to do when it has had no success for a while.
  */
 export function listen(heard, opened, lost) {
   let source = null;
-  let waiting = null;
+  let down = null; // since when
   const connect = () => {
     source = new EventSource("/api/events");
     source.addEventListener("job", (event) => heard(JSON.parse(event.data)));
     source.addEventListener("open", () => {
-      clearTimeout(waiting);
-      waiting = null;
+      down = null;
       opened();
     });
     source.addEventListener("error", () => {
-      waiting ??= setTimeout(lost, 3000);
+      down ??= Date.now();
+      if (Date.now() - down > 2000) info().then(() => lost("no news from the server"), (refusal) => lost(refusal.message));
       // An answer that is no stream of events, as from a server just starting, ends the browser's patience.
       if (source.readyState === EventSource.CLOSED) setTimeout(connect, 3000);
     });

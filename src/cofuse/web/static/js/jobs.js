@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { announce, attempt, byId, make } from "./dom.js";
 import { currentJob, goTo, on, sayOnline, setJob, setJobs, setStacks, state } from "./state.js";
-import { frameCount, isActive, moment, plural, STATES } from "./words.js";
+import { capital, frameCount, isActive, moment, plural, STATES } from "./words.js";
 
 const THUMBNAIL_LEVEL = 8; // one tile of at most 256 pixels
 
@@ -130,7 +130,8 @@ export async function startJobs() {
     sayOnline();
     return refreshJobs();
   };
-  api.listen(hear, opened, () => {
+  api.listen(hear, opened, (words) => {
+    byId("offline").textContent = capital(words);
     byId("offline").hidden = false;
   });
 }
