@@ -15,7 +15,8 @@ from PIL import Image
 from cofuse.files import read_image
 from tests.command_line import run
 from tests.page_browser import drop, names, stack_of, wait_for_result, wait_until
-from tests.web_server import RealServer
+from tests.web_server import RealServer, finished
+from tests.web_server import start as start_job
 
 pytest_plugins = ("tests.page_fixtures",)
 pytestmark = pytest.mark.slow
@@ -104,6 +105,28 @@ def test_a_folder_is_taken_and_frames_are_put_in_order(
     assert names(page) == kept
 
 
+def test_the_list_scrolls_while_a_frame_is_dragged(open_page: Any, tmp_path: Path) -> None:
+    for number in range(65):
+        Image.fromarray(np.full((48, 64, 3), number, np.uint8)).save(tmp_path / f"{number}.png")
+    page = open_page()
+    page.set_input_files("#file-input", sorted(tmp_path.glob("*.png")))
+    page.wait_for_selector(".frame >> nth=64")
+    wait_until(page, "document.getElementById('upload').hidden")
+    first = page.locator(".frame-picture").first.bounding_box()
+    page.mouse.move(first["x"] + 40, first["y"] + 40)
+    page.mouse.down()
+    # Held at the lower edge, and not moved any more, until all has passed by.
+    page.mouse.move(first["x"] + 60, 640, steps=4)
+    wait_until(
+        page,
+        "() => { const stage = document.querySelector('.stack-stage');"
+        " return stage.scrollTop + stage.clientHeight > stage.scrollHeight - 2; }",
+    )
+    with page.expect_response(lambda answer: answer.request.method == "PATCH"):
+        page.mouse.up()
+    assert names(page).index("0.png") > 50
+
+
 def test_downloads_are_what_the_library_writes(
     open_page: Any, fused: str, frames: Path, tmp_path: Path
 ) -> None:
@@ -159,6 +182,22 @@ def test_a_job_is_watched_reloaded_and_cancelled(open_page: Any, server: RealSer
     page.wait_for_selector(f"#strip [href='#job={job}']", state="detached")
 
 
+def test_a_result_that_is_deleted_elsewhere_goes(
+    open_page: Any, server: RealServer, fused: str
+) -> None:
+    stack = server.get(f"/api/jobs/{fused}")["stack"]
+    job = finished(server.client, start_job(server.client, stack, preset="fast"))["id"]
+    one, other = open_page(f"#job={job}"), open_page(f"#job={fused}")
+    for page in (one, other):
+        wait_for_result(page)
+    assert server.client.delete(f"/api/jobs/{job}").status_code == 204
+    for page in (one, other):
+        page.wait_for_selector(f"#strip [href='#job={job}']", state="detached")
+    one.wait_for_url(re.compile("#new"))
+    assert "deleted" in one.locator(".toast").inner_text()
+    assert other.locator("#canvas-area").is_visible()
+
+
 def test_two_jobs_at_once_both_end_and_stay_in_the_list(
     open_page: Any, server: RealServer, frames: Path
 ) -> None:
@@ -190,7 +229,7 @@ def test_a_job_that_fails_says_why(open_page: Any, frames: Path) -> None:
     page.fill("#max-memory", "1kB")
     start(page)
     page.wait_for_selector("#running-error:visible")
-    assert "memory" in page.locator("#running-error").inner_text()
+    assert "allow more with “Memory at most”" in page.locator("#running-error").inner_text()
     page.click("#again")
     page.wait_for_url(re.compile(f"#stack={stack}"))
     assert names(page) == ["shot 1.png", "shot 2.png", "shot 10.png"]

@@ -89,8 +89,7 @@ def test_from_the_sample_to_the_download_without_a_mouse(open_page: Any, tmp_pat
     tab_to(page, "#preset")
     page.keyboard.press("f")  # fast
     assert page.input_value("#preset") == "fast"
-    tab_to(page, "#fuse")
-    page.keyboard.press("Enter")
+    page.keyboard.press("Control+Enter")
     page.wait_for_url(re.compile("#job="))
     wait_for_result(page)
     assert "fused" in page.locator("#live").inner_text()
@@ -127,10 +126,15 @@ def test_a_phone_needs_no_scrolling_sideways(
     for tab in TABS:
         page.tap(f"#tab-{tab}")
         check(tab)
+    zoom = page.locator("#zoom").inner_text()
     for mode in SHOWN:
         page.locator(f"input[value={mode}]").tap(force=True)
         page.wait_for_selector(SHOWN[mode])
         check(mode)
+        if mode == "panes":  # they are smaller
+            wait_until(page, "(z) => document.getElementById('zoom').innerText !== z", zoom)
+    page.locator("input[value=picture]").tap(force=True)
+    wait_until(page, "(z) => document.getElementById('zoom').innerText === z", zoom)
 
 
 def test_fingers_zoom_and_paint(open_page: Any, fused: str) -> None:

@@ -109,6 +109,9 @@ def _event_stream(
             while not here.closing():
                 watched = jobs()
                 over = all(job.is_over for job in watched)
+                for gone in seen.keys() - {job.id for job in watched}:
+                    del seen[gone]
+                    yield f"event: gone\ndata: {gone}\n\n"
                 for job in reversed(watched):
                     state = job.version, job.state
                     if seen.get(job.id) != state:

@@ -111,15 +111,16 @@ export function upload(id, files, told, signal) {
 }
 
 /**
- * Hear of every change of every job. The browser reconnects by itself; `opened` is called each time,
+ * Hear of every change of every job, and of those that are deleted, `gone(id)`. The browser reconnects by itself; `opened` is called each time,
  * and `lost(words)` with what to do when it has had no success for a while.
  */
-export function listen(heard, opened, lost) {
+export function listen(heard, gone, opened, lost) {
   let source = null;
   let down = null; // since when
   const connect = () => {
     source = new EventSource("/api/events");
     source.addEventListener("job", (event) => heard(JSON.parse(event.data)));
+    source.addEventListener("gone", (event) => gone(event.data));
     source.addEventListener("open", () => {
       down = null;
       opened();

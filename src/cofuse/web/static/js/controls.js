@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { attempt, byId, copyText, eventually, fillSelect } from "./dom.js";
 import { goTo, on, recall, remember, setJob, state } from "./state.js";
-import { capital, frameCount, plural } from "./words.js";
+import { capital, frameCount, plural, sentence } from "./words.js";
 
 const form = byId("settings");
 const FORMATS = { tiff: ["TIFF, lossless", "tif"], png: ["PNG, lossless", "png"], jpeg: ["JPEG, small", "jpg"] };
@@ -58,7 +58,7 @@ const askCommand = eventually(async () => {
     const { command } = await api.command(stack.id, options());
     if (turn === asked) byId("command").textContent = withOutput(command);
   } catch (error) {
-    if (turn === asked) byId("command").textContent = capital(error.message);
+    if (turn === asked) byId("command").textContent = sentence(error.message);
   }
 }, 150);
 
@@ -84,7 +84,7 @@ async function askNoise() {
     if (form.noise.value === "auto" && sigma !== null) byId("sigma").value = Math.round(sigma * 2) / 2;
     showChoices();
   } catch (error) {
-    if (estimated === key) words.textContent = capital(error.message);
+    if (estimated === key) words.textContent = sentence(error.message);
   }
 }
 
@@ -155,6 +155,11 @@ export function startControls() {
     askCommand();
   });
   form.addEventListener("submit", fuse);
+  window.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || state.jobId) return;
+    event.preventDefault();
+    if (!byId("fuse").disabled) form.requestSubmit();
+  });
   byId("command-copy").addEventListener("click", () => copyText(byId("command").textContent));
   on("stack", showStack);
   on("uploading", showButton);

@@ -1,5 +1,7 @@
 // Small words for making and finding elements, and for speaking to the person.
 
+import { sentence } from "./words.js";
+
 export const byId = (id) => document.getElementById(id);
 
 /** An element: `make("li", {class: "frame", text: "one"}, child, ...)`; `on...` are listeners. */
@@ -62,7 +64,7 @@ export async function attempt(action) {
   try {
     return await action();
   } catch (error) {
-    toast(error.message.charAt(0).toUpperCase() + error.message.slice(1));
+    toast(sentence(error.message));
     return undefined;
   }
 }

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { attempt, byId, factRow, make } from "./dom.js";
 import { showHistogram } from "./overlays.js";
 import { state } from "./state.js";
-import { capital, duration, megapixels } from "./words.js";
+import { duration, megapixels, sentence } from "./words.js";
 
 /** A measure as the literature writes it: Q with an index. */
 function measureName(name) {
@@ -28,7 +28,7 @@ async function showMetrics(job) {
     if (rows.length === 0) say("Nothing could be measured");
     else body.replaceChildren(...rows.map(([name, value]) => factRow(measureName(name), number(value))));
   } catch (error) {
-    if (wanted()) say(capital(error.message));
+    if (wanted()) say(sentence(error.message));
   }
 }
 

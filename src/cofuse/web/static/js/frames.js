@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { announce, attempt, byId, iconButton, make } from "./dom.js";
 import { goTo, on, setStack, state } from "./state.js";
-import { capital, frameCount, frameFacts, megapixels, plural } from "./words.js";
+import { frameCount, frameFacts, megapixels, plural, sentence } from "./words.js";
 
 const list = byId("frames");
 
@@ -67,6 +67,18 @@ function card(frame, index, count) {
   return item;
 }
 
+const EDGE = 70; // so near to the edge a dragged frame scrolls the others
+
+/** Scroll while a frame is held at the upper or lower edge of what is seen of the list. */
+function scrollAt(y) {
+  const stage = list.closest(".stage");
+  // On a phone the whole page scrolls.
+  const own = getComputedStyle(stage).overflowY !== "visible";
+  const { top, bottom } = own ? stage.getBoundingClientRect() : { top: 0, bottom: window.innerHeight };
+  const over = Math.min(0, y - top - EDGE) + Math.max(0, y - bottom + EDGE);
+  (own ? stage : document.scrollingElement).scrollBy(0, over / 4);
+}
+
 /** Pointer events rather than the browser's drag and drop, which knows no fingers. */
 function startDrag(down, item) {
   if (down.button !== 0) return;
@@ -74,11 +86,14 @@ function startDrag(down, item) {
   const catcher = down.currentTarget;
   catcher.setPointerCapture(down.pointerId);
   let target = null;
+  let last = null; // where the pointer is, once it has moved far enough
   const clear = () => {
     for (const card of list.children) card.classList.remove("target-before", "target-after", "dragged");
   };
   const move = (event) => {
     if (Math.hypot(event.clientX - down.clientX, event.clientY - down.clientY) < 6 && !target) return;
+    if (!last) requestAnimationFrame(scroll);
+    last = event;
     clear();
     item.classList.add("dragged");
     const over = document.elementFromPoint(event.clientX, event.clientY)?.closest(".frame");
@@ -90,7 +105,15 @@ function startDrag(down, item) {
     const order = [...list.children].filter((card) => card !== item);
     target = { place: order.indexOf(over) + (after ? 1 : 0) };
   };
+  // A pointer that is held still moves over the frames, too, while they scroll.
+  const scroll = () => {
+    if (!last) return;
+    scrollAt(last.clientY);
+    move(last);
+    requestAnimationFrame(scroll);
+  };
   const end = (event) => {
+    last = null;
     catcher.removeEventListener("pointermove", move);
     clear();
     if (target && event.type === "pointerup") moveFrame(item.dataset.frame, target.place);
@@ -106,7 +129,7 @@ function show(stack) {
   byId("try-sample").hidden = frames.length > 0;
   list.closest(".stage").classList.toggle("empty", frames.length === 0);
   byId("stack-problem").hidden = !stack?.problem;
-  byId("stack-problem").textContent = stack?.problem ? capital(stack.problem) : "";
+  byId("stack-problem").textContent = stack?.problem ? sentence(stack.problem) : "";
   const keep = document.activeElement?.closest?.("[data-move]")?.dataset.move;
   const keepFrame = document.activeElement?.closest?.("[data-frame]")?.dataset.frame;
   list.replaceChildren(...frames.map((frame, index) => card(frame, index, frames.length)));

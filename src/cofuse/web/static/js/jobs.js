@@ -1,9 +1,9 @@
 // The strip of results, kept up to date by the server's events.
 
 import * as api from "./api.js";
-import { announce, attempt, byId, make } from "./dom.js";
-import { currentJob, goTo, on, sayOnline, setJob, setJobs, setStacks, state } from "./state.js";
-import { capital, frameCount, isActive, moment, plural, STATES } from "./words.js";
+import { announce, attempt, byId, make, toast } from "./dom.js";
+import { currentJob, dropJob, goTo, on, sayOnline, setJob, setJobs, setStacks, state } from "./state.js";
+import { frameCount, isActive, moment, plural, sentence, STATES } from "./words.js";
 
 const THUMBNAIL_LEVEL = 8; // one tile of at most 256 pixels
 
@@ -113,25 +113,35 @@ function hear(job) {
   else if (!isActive(job)) announce(`${job.name}: ${STATES[job.state]}`);
 }
 
-async function refreshJobs() {
-  const list = await attempt(() => api.jobs());
-  if (!list) return;
-  setJobs(list);
-  if (state.jobId && !currentJob()) goTo("new");
+/** A job was deleted, perhaps on another page. */
+function hearGone(id) {
+  if (state.jobId === id) {
+    toast("This result was deleted");
+    goTo("new");
+  }
+  dropJob(id);
+}
+
+async function refresh() {
+  const lists = await attempt(() => Promise.all([api.stacks(), api.jobs()]));
+  if (!lists) return;
+  const [stacks, jobs] = lists;
+  setStacks(stacks);
+  setJobs(jobs);
+  if (state.jobId && !currentJob()) hearGone(state.jobId);
 }
 
 export async function startJobs() {
   on("jobs", show);
-  setStacks((await attempt(() => api.stacks())) ?? []);
-  await refreshJobs();
+  await refresh();
   // What changed while the line was down is asked for again when it is up.
   const opened = () => {
     byId("offline").hidden = true;
     sayOnline();
-    return refreshJobs();
+    return refresh();
   };
-  api.listen(hear, opened, (words) => {
-    byId("offline").textContent = capital(words);
+  api.listen(hear, hearGone, opened, (words) => {
+    byId("offline").textContent = sentence(words);
     byId("offline").hidden = false;
   });
 }

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { announce, attempt, byId, make } from "./dom.js";
 import { dropJob, goTo, setJob } from "./state.js";
-import { capital, isActive, seconds, stageWords } from "./words.js";
+import { isActive, seconds, sentence, stageWords } from "./words.js";
 
 const HEADINGS = {
   waiting: "Waiting for its turn",
@@ -62,7 +62,7 @@ export function showProgress(job) {
   byId("running-left").textContent =
     job.state === "running" && job.seconds_left !== null && job.stage !== "stopping" ? `About ${seconds(job.seconds_left)} left` : "";
   byId("running-error").hidden = !job.error;
-  byId("running-error").textContent = job.error ? capital(job.error) : "";
+  byId("running-error").textContent = job.error ? sentence(job.error) : "";
   byId("cancel").hidden = !active;
   byId("cancel").disabled = job.stage === "stopping";
   byId("again").hidden = active;
@@ -72,11 +72,8 @@ export function showProgress(job) {
 }
 
 export async function removeJob(job) {
-  await attempt(async () => {
-    await api.deleteJob(job.id);
-    dropJob(job.id);
-    goTo("new");
-  });
+  goTo("new"); // first: what is deleted while it is shown was deleted by somebody else
+  await attempt(() => api.deleteJob(job.id).then(() => dropJob(job.id)));
 }
 
 export function startProgress() {

@@ -59,6 +59,7 @@ async function setMode(next) {
   await showBefore(mode === "slider" && other ? tileSource(shown, other) : null, other?.title);
   if (mode === "panes") await showPanes(shown, pictures, Number(byId("pane-count").value), viewer, showZoom);
   if (mode === "relief") await openRelief();
+  else if (front().base()) showZoom(front());
 }
 
 async function openRelief() {

@@ -6,7 +6,7 @@ import { announce, byId, fillSelect, toast } from "./dom.js";
 import { clearGhosts, followWithGhosts, ghostCanvas } from "./ghosts.js";
 import { on, setJob } from "./state.js";
 import { Strokes } from "./strokes.js";
-import { capital, plural } from "./words.js";
+import { plural, sentence } from "./words.js";
 
 const LARGEST_RADIUS = 500; // the server takes no more
 const canvas = byId("retouch-canvas");
@@ -71,7 +71,7 @@ function strokesOf(id) {
     let said = "";
     const changed = (answer) => {
       const mine = known.get(id);
-      if (mine.problem && mine.problem !== said) toast(capital(mine.problem));
+      if (mine.problem && mine.problem !== said) toast(sentence(mine.problem));
       said = mine.problem;
       if (answer) setJob(answer);
       if (mine === strokes) showState();

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { announce, attempt, byId, make, toast } from "./dom.js";
 import { batchesOf, commonName, groupsOf } from "./folders.js";
 import { dropStack, goTo, setStack, setUploading, state, updateStack } from "./state.js";
-import { bytes, capital, plural } from "./words.js";
+import { bytes, plural, sentence } from "./words.js";
 
 // Groups that are sent or are to be, the first of them now: {name, files, target, from}. The target is
 // the stack they go to, {id}, which groups may share while it has no id yet.
@@ -115,7 +115,7 @@ async function sendAll() {
     try {
       await send(groups[0], refuse);
     } catch (error) {
-      refuse([{ name: "Upload", error: capital(error.message) }]);
+      refuse([{ name: "Upload", error: sentence(error.message) }]);
     }
     if (stopping.signal.aborted) groups = [];
     groups.shift();

@@ -8,10 +8,11 @@ export function bytes(count) {
 export const plural = (count, one, many = `${one}s`) => `${count} ${count === 1 ? one : many}`;
 
 export function seconds(value) {
-  if (value < 1) return "a second";
-  if (value < 60) return `${Math.round(value)} s`;
-  const minutes = Math.floor(value / 60);
-  if (minutes < 60) return `${minutes} min ${Math.round(value % 60)} s`;
+  const whole = Math.max(1, Math.round(value));
+  if (whole === 1) return "a second";
+  if (whole < 60) return `${whole} s`;
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 60) return `${minutes} min ${whole % 60} s`;
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
@@ -70,3 +71,26 @@ export function moment(text) {
 export const isActive = (job) => job.state === "waiting" || job.state === "running";
 
 export const capital = (words) => words.charAt(0).toUpperCase() + words.slice(1);
+
+// The server names arguments of the library; this is what the page calls them.
+const CONTROLS = {
+  sigma: "Noise",
+  denoise: "Noise taken out",
+  align: "Align",
+  preset: "Method",
+  device: "Runs on",
+  hot_pixels: "Mend hot pixels",
+  max_memory: "Memory at most",
+  z_step: "Distance between frames",
+};
+const ARGUMENT = /`(\w+)(?:='?([^`']+)'?)?`/g;
+// A file's name stays as it is: it ends before the first sign.
+const BEGINS_WITH_A_FILE = /^[^:;,]*\.[a-z]\w{1,4}\b/i;
+
+/** A line of the server, as the page says it. */
+export function sentence(line) {
+  const words = line.replace(ARGUMENT, (whole, name, value) =>
+    name in CONTROLS ? `“${CONTROLS[name]}”${value ? `: ${value}` : ""}` : whole,
+  );
+  return BEGINS_WITH_A_FILE.test(words) ? words : capital(words);
+}
