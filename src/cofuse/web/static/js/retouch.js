@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { drawRing, paintStrokes } from "./brush.js";
 import { announce, byId, fillSelect, toast } from "./dom.js";
 import { clearGhosts, followWithGhosts, ghostCanvas } from "./ghosts.js";
-import { on, setJob } from "./state.js";
+import { on, setJob, state } from "./state.js";
 import { Strokes } from "./strokes.js";
 import { plural, sentence } from "./words.js";
 
@@ -230,6 +230,8 @@ export function startRetouch(mainViewer) {
   byId("retouch-clear").addEventListener("click", clearAll);
   // What the server keeps is safe; only what it has not heard of yet would be lost.
   window.addEventListener("beforeunload", (event) => [...known.values()].some(({ unsaved }) => unsaved) && event.preventDefault());
+  // Of a result that is deleted there is nothing to keep.
+  on("jobs", () => [...known.keys()].forEach((id) => state.jobs.has(id) || known.delete(id)));
   on("online", () => known.forEach((each) => each.save()));
   window.addEventListener("keydown", keys, { capture: true });
   window.addEventListener("keyup", (event) => {
