@@ -56,6 +56,16 @@ test("what is applied is drawn until the tiles have it", async () => {
   assert.equal(names(strokes.list), "a");
 });
 
+test("strokes that are all taken back can be done again", async () => {
+  const strokes = new Strokes("x", server(), () => {});
+  for (const name of "abc") await strokes.add({ name });
+  await strokes.undo();
+  await strokes.clear();
+  assert.equal(names(strokes.server.kept.strokes), "");
+  for (let count = 0; count < 3; count++) await strokes.redo();
+  assert.equal(names(strokes.server.kept.strokes), "abc");
+});
+
 test("nothing is lost while the server does not answer", async () => {
   const there = server();
   const strokes = new Strokes("x", there, () => {});

@@ -63,8 +63,9 @@ export class Strokes {
     return this.#change([...this.list, stroke]);
   }
 
+  /** Take all back; one by one they can be done again. */
   clear() {
-    this.undone = [];
+    this.undone = [...this.undone, ...[...this.list].reverse()];
     return this.#change([]);
   }
 
