@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cofuse.errors import CofuseError
@@ -138,3 +138,27 @@ def test_reliefs_of_any_shape(shape):
     # What spans hardly any frames stays flat.
     assert heights.min() >= 0 and heights.max() < 1e-3
     assert (colours == 128).all()
+
+
+@settings(max_examples=60)
+@example(2048, 1536)
+@example(6000, 4000)
+@example(1904, 1427)
+@example(159, 212)
+@given(st.integers(2, 6000), st.integers(2, 6000))
+def test_heights_and_colours_of_a_relief_lie_on_one_grid(width, height):
+    ramp = (np.arange(width, dtype=np.float32) + 0.5) / width
+    position = np.broadcast_to(ramp, (height, width))
+    heights, colours = relief_grid(position, position, white=1, last=1)
+    rows, columns = heights.shape
+    assert colours.shape == (rows, columns, 3) and max(rows, columns) <= 256
+    # Blocks are square and begin at the first pixel; both are means over the same of them.
+    step = -(-width // columns) if width >= height else -(-height // rows)
+    assert (rows, columns) == (-(-height // step), -(-width // step))
+    means = (np.arange(columns) + 0.5) * step / width
+    inner = slice(1, -1)  # the last block may be cut
+    shown = colours[..., 0] / 255
+    assert np.abs(shown[:, inner] - means[inner]).max(initial=0) < 0.003
+    near, far = np.quantile(shown, (0.005, 0.995))
+    expected = (far - np.clip(shown, near, far)) / max(far - near, 0.25)
+    assert np.abs(heights - expected)[:, inner].max(initial=0) < 0.03

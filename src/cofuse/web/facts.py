@@ -105,23 +105,27 @@ def relief_grid(
     """
     import cv2
 
-    fine = _reduced(depth, 3 * _RELIEF_SIDE)
+    # Each block of the grid is made of whole finer blocks, so that heights, which are filtered
+    # between the two, and colours, which are not, lie on one grid whatever the size.
+    least = -(-max(depth.shape) // _RELIEF_SIDE)
+    step = -(-least // 3)
+    blocks = -(-least // step)
+    fine = _reduced(depth, step)
     if min(fine.shape) > 5:
         fine = np.asarray(cv2.medianBlur(fine, 5), np.float32)  # takes out single wrong heights
-    grid = _reduced(fine, _RELIEF_SIDE)
+    grid = _reduced(fine, blocks)
     near, far = np.quantile(grid, (0.005, 0.995)).tolist()  # few wrong heights must not flatten all
     # At least a quarter of the stack, so that the noise of a flat scene stays flat.
     span = max(far - near, 0.25 * last, 1e-6)
     heights = (np.clip(grid, near, far) - near) / np.float32(span)
-    colours = eight_bits(_reduced(image, _RELIEF_SIDE), white)
+    colours = eight_bits(_reduced(image, step * blocks), white)
     if colours.ndim == 2:
         colours = colours[..., None].repeat(3, axis=2)
     return np.asarray(heights.max() - heights, np.float32), colours
 
 
-def _reduced(pixels: Pixels, side: int) -> NDArray[np.float32]:
-    """Means over equal blocks such that neither side is longer than ``side``."""
-    step = -(-max(pixels.shape[:2]) // side)
+def _reduced(pixels: Pixels, step: int) -> NDArray[np.float32]:
+    """Means over blocks of ``step`` pixels a side."""
     rows, columns = (-(-length // step) for length in pixels.shape[:2])
     result = np.empty((rows, columns, *pixels.shape[2:]), np.float32)
     band = step * -(-_BAND // step)
