@@ -6,7 +6,9 @@ import io
 import json
 import re
 import shlex
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -258,6 +260,41 @@ def test_job_deleted_while_it_is_retouched_is_missed(client, monkeypatch):
     answer = client.put(f"/api/jobs/{job}/strokes", json={"strokes": [stroke]})
     assert answer.status_code == 404 and "no such job" in answer.json()["error"]
     assert not folder.exists()
+
+
+def test_a_result_deleted_while_it_is_looked_at_is_missed_and_leaves_nothing(client):
+    """Several readers ask for all there is while the result goes; none meets an error of ours."""
+    stack = small_stack(client, size=(300, 400))
+    jobs = client.service.store.config.folder / "jobs"
+    for _ in range(6):
+        job = finished(client, start(client, stack, preset="fast", sigma=0, depth=True))["id"]
+        there = set(jobs.iterdir())
+        names = ["result", "average", "frame-0", "frame-1", "source", "confidence", "depth"]
+        asked = [f"pictures/{name}/tiles/{level}/0_0" for name in names for level in (9, 5)]
+        asked += ["download?format=png", "download", "relief", "histogram", "pixel?x=1&y=1"]
+        begun, answers = threading.Barrier(7), list[tuple[int, str]]()
+
+        def look(begun: Any, answers: Any, paths: list[str]) -> None:
+            begun.wait()
+            for path in paths:
+                answer = client.get(path)
+                answers.append((answer.status_code, answer.text[:100]))
+
+        paths = [f"/api/jobs/{job}/{path}" for path in asked]
+        turns = [paths[3 * turn :] + paths[: 3 * turn] for turn in range(6)]
+        readers = [threading.Thread(target=look, args=(begun, answers, turn)) for turn in turns]
+        for reader in readers:
+            reader.start()
+        begun.wait()
+        assert client.delete(f"/api/jobs/{job}").status_code == 204
+        for reader in readers:
+            reader.join()
+        assert {code for code, _ in answers} <= {200, 404}, set(answers)
+        assert len(answers) == 6 * len(asked)
+        assert set(jobs.iterdir()) == there - {jobs / job}
+        # No picture of it is held open.
+        held = Path("/proc/self/maps")
+        assert not held.exists() or job not in held.read_text()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from cofuse.web import tasks
 from cofuse.web.options import Config, Options, fusing_request
 from cofuse.web.reporting import Pace, Preview, reporter
 from cofuse.web.schemas import Result, now
-from cofuse.web.store import Store, folder_bytes
+from cofuse.web.store import Store, folder_bytes, new_id
 from cofuse.web.worker import Worker
 from tests.waiting import PATIENCE, until
 from tests.web_server import client_of, finished, frames, png, small_stack, start
@@ -271,8 +271,8 @@ def filled(store: Store, name: str, days: float, size: int) -> tuple[str, str]:
     job = store.new_job(stack, Options(), "")
     store.finish(job, "cancelled")
     job.ended = stack.used = now() - timedelta(days=days)
-    store.save_job(job)
-    store.stacks.save(stack)
+    store.change_job(job)
+    store.stacks.change(stack)
     (store.jobs[job.id].folder / "result.npy").write_bytes(b"\0" * size)
     return stack.id, job.id
 
@@ -341,6 +341,23 @@ def test_what_is_in_use_stays(store):
     (store.jobs[job.id].folder / "big").write_bytes(b"\0" * 200_000)
     assert store.clean_up() == []
     assert store.stacks[stack.id] is stack and store.jobs[job.id] is job
+
+
+def test_remains_of_killed_servers_are_cleared(store):
+    stack, job = filled(store, "good", 0, 1)
+    folder = store.config.folder
+    remains = (
+        folder / "jobs" / f".gone-{job}" / "levels",  # being deleted
+        folder / "jobs" / new_id() / "levels",  # without a record
+        folder / "stacks" / new_id() / "frames",
+    )
+    for left in remains:
+        left.mkdir(parents=True)
+        (left / "result.npy").write_bytes(b"1")
+    again = Store(store.config)
+    assert {path.name for path in (folder / "jobs").iterdir()} == {job}
+    assert {path.name for path in (folder / "stacks").iterdir()} == {stack}
+    assert again.jobs[job] and again.stacks[stack]
 
 
 def test_store_survives_what_it_does_not_know(store):

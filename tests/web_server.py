@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -146,11 +146,12 @@ def finished(client: Any, job: str) -> dict[str, Any]:
 class RealServer:
     """``cofuse serve`` in a process of its own, and a client of it with the token."""
 
-    def __init__(self, *options: object) -> None:
+    def __init__(self, *options: object, within: Sequence[str] = ()) -> None:
+        """Start it with these options, by the command ``within`` if there is one."""
         # Not a pipe: one that is not read could fill up.
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "cofuse", "serve", "--port", "0", "--no-open"]
+            [*within, sys.executable, "-m", "cofuse", "serve", "--port", "0", "--no-open"]
             + [str(option) for option in options],
             stdout=subprocess.PIPE,
             stderr=self._log,

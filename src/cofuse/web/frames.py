@@ -58,39 +58,50 @@ def add_frames(
     store: Store, stack: StackRecord, arrived: list[Arrived]
 ) -> tuple[list[FrameRecord], list[Refused]]:
     """Check files and add the good ones to a stack, in the natural order of their names."""
-    added, refused = [], []
-    for file in arrived:
-        name = clean_name(file.name, "frame")
-        try:
-            with _decoding:
-                frame = _look_at(file.path, name, store)
-            with store.lock:
-                store.stacks[stack.id]  # it may have been deleted meanwhile
-                most = store.config.max_frames
-                if stack.pages + frame.pages > most:
-                    raise CofuseError(f"{name} is one frame too many; a stack may have {most}")
+    good: list[tuple[Arrived, FrameRecord]] = []
+    refused: list[Refused] = []
+    added: list[FrameRecord] = []
+    try:
+        for file in arrived:
+            name = clean_name(file.name, "frame")
+            try:
+                with _decoding:
+                    good.append((file, _look_at(file.path, name, store)))
+            except CofuseError as error:
+                line = " ".join(str(error).replace(str(file.path), name).split())
+                refused.append(Refused(name=name, error=line))
+        with store.lock:
+            store.stacks[stack.id]  # it may have been deleted meanwhile
+            most, pages = store.config.max_frames, stack.pages
+            for file, frame in good:
+                pages += frame.pages
+                if pages > most:
+                    pages -= frame.pages
+                    line = f"{frame.name} is one frame too many; a stack may have {most}"
+                    refused.append(Refused(name=frame.name, error=line))
+                    continue
                 target = store.frame_path(stack.id, frame)
                 file.path.rename(target)
                 thumbnail_path(file.path).rename(thumbnail_path(target))
-                stack.frames.append(frame)
-                store.size += frame.bytes
                 added.append(frame)
-        except CofuseError as error:
-            line = " ".join(str(error).replace(str(file.path), name).split())
-            refused.append(Refused(name=name, error=line))
-        except OSError as error:
-            refused.append(Refused(name=name, error=f"{name} cannot be kept: {error.strerror}"))
-        finally:
-            file.path.unlink(missing_ok=True)
-            thumbnail_path(file.path).unlink(missing_ok=True)
-    with store.lock:
-        store.stacks[stack.id]
-        if added:
-            # A new list: one that is being sorted looks empty to other threads.
-            stack.frames = sorted(stack.frames, key=lambda frame: natural_key(frame.name))
-            stack.noise = None
-            store.stacks.save(stack)
+            if added:
+                frames = sorted([*stack.frames, *added], key=lambda frame: natural_key(frame.name))
+                store.stacks.change(stack, frames=frames, noise=None)
+                store.size += sum(frame.bytes for frame in added)
+    except BaseException:  # none is kept that the record does not know
+        for frame in added:
+            _delete(store.frame_path(stack.id, frame))
+        raise
+    finally:
+        for file in arrived:
+            _delete(file.path)
     return added, refused
+
+
+def _delete(path: Path) -> None:
+    """Delete a frame's file, and its thumbnail."""
+    path.unlink(missing_ok=True)
+    thumbnail_path(path).unlink(missing_ok=True)
 
 
 def _look_at(path: Path, name: str, store: Store) -> FrameRecord:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.images import Pixels
+from cofuse.web.arrays import Put, mapped, written_by_parts
 from cofuse.web.store import Missing
 
 __all__ = ["OVERLAP", "TILE", "Pyramid", "block_means", "eight_bits", "encoded", "map_pyramid"]
@@ -96,38 +97,36 @@ class Pyramid:
         channels = self._pixels.shape[2:] if self._colours is None else (3,)
         shapes = [(*self.size(level)[::-1], *channels) for level in reversed(range(self.top))]
         *ends, total = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
-
-        def cut(flat: Shown) -> list[Shown]:
-            parts = zip(np.split(flat, ends), shapes, strict=True)
-            return [part.reshape(shape) for part, shape in parts]
-
         with self._making:
             if not self._smaller:
                 flat = _kept(self._file, total)
                 if flat is None:
-                    self._file.parent.mkdir(parents=True, exist_ok=True)
-                    new = self._file.with_suffix(".new")
-                    flat = np.lib.format.open_memmap(new, "w+", np.uint8, (total,))
-                    self._fill(cut(flat))
-                    new.replace(self._file)
-                self._smaller = cut(flat)
+                    self._file.parent.mkdir(exist_ok=True)
+                    with written_by_parts(self._file, (total,), np.uint8) as put:
+                        self._fill(put, shapes, [0, *ends])
+                    flat = mapped(self._file)
+                parts = zip(np.split(flat, ends), shapes, strict=True)
+                self._smaller = [part.reshape(shape) for part, shape in parts]
         return self._smaller
 
-    def _fill(self, levels: list[Shown]) -> None:
-        """Fill the smaller levels band by band; means are not rounded on their way down."""
-        near, far = levels[:_BAND_LEVELS], levels[_BAND_LEVELS:]
-        smallest = np.empty(near[-1].shape, np.float32)
-        step = 1 << len(near)
+    def _fill(self, put: Put, shapes: list[tuple[int, ...]], starts: list[int]) -> None:
+        """Write the smaller levels band by band; means are not rounded on their way down."""
+
+        def write(level: int, row: int, rows: Floats) -> None:
+            put(starts[level] + row * math.prod(shapes[level][1:]), np.rint(rows).astype(np.uint8))
+
+        near = min(_BAND_LEVELS, len(shapes))
+        smallest = np.empty(shapes[near - 1], np.float32)
+        step = 1 << near
         for number, top in enumerate(range(0, self.height, step)):
             small = self._shown(self._pixels[top : top + step, :]).astype(np.float32)
-            for depth, level in enumerate(near, start=1):
+            for level in range(near):
                 small = block_means(small, 2)
-                start = number * (step >> depth)
-                level[start : start + len(small)] = np.rint(small)
+                write(level, number * (step >> (level + 1)), small)
             smallest[number : number + 1] = small
-        for level in far:
+        for level in range(near, len(shapes)):
             smallest = block_means(smallest, 2)
-            level[:] = np.rint(smallest)
+            write(level, 0, smallest)
 
 
 def map_pyramid(name: str, pixels: Pixels, frames: int, file: Path) -> Pyramid:
@@ -146,7 +145,7 @@ def map_pyramid(name: str, pixels: Pixels, frames: int, file: Path) -> Pyramid:
 def _kept(file: Path, size: int) -> Shown | None:
     """Map a file with ``size`` bytes of levels; None if it is missing or not whole."""
     try:
-        flat: NDArray[Any] = np.load(file, mmap_mode="r")
+        flat = mapped(file)
     except (OSError, ValueError):
         return None
     return flat if flat.shape == (size,) and flat.dtype == np.uint8 else None

@@ -5,12 +5,16 @@ from __future__ import annotations
 import base64
 import html
 import json
+import os
+from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from fastapi import APIRouter, Header, Path, Query, Response
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
+from fastapi import APIRouter, Header, Query, Response
+from fastapi import Path as InPath
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, StreamingResponse
 
 from cofuse.errors import CofuseError
 from cofuse.files import read_alpha, read_metadata, write_image
@@ -29,6 +33,9 @@ from cofuse.web.viewer import MAPS, result_file, result_of, strokes_of
 __all__ = ["SUFFIXES", "router"]
 
 SUFFIXES = {"tiff": ".tif", "png": ".png", "jpeg": ".jpg"}
+
+#: Bytes of a download that are read at a time.
+_PART = 2**20
 
 router = APIRouter(tags=["results"])
 
@@ -62,8 +69,8 @@ def pictures(job: DoneJob, here: Here) -> list[PictureInfo]:
 def tile(
     job: DoneJob,
     name: str,
-    level: Annotated[int, Path(ge=0, le=40)],
-    place: Annotated[str, Path(pattern=r"^[0-9]{1,6}_[0-9]{1,6}(\.[a-z]{3,4})?$")],
+    level: Annotated[int, InPath(ge=0, le=40)],
+    place: Annotated[str, InPath(pattern=r"^[0-9]{1,6}_[0-9]{1,6}(\.[a-z]{3,4})?$")],
     here: Here,
     v: Annotated[int | None, Query(ge=0)] = None,
     if_none_match: Annotated[str | None, Header()] = None,
@@ -129,7 +136,8 @@ def relief(job: DoneJob, here: Here) -> Response:
 def metrics(job: DoneJob, here: Here, response: Response) -> AnyJSON:
     """Score the result against the frames: values by name, and the part that was measured."""
     frames = result_of(job).frames
-    if job.metrics is None:
+    found = job.metrics
+    if found is None:
         if not all((job.folder / "frames" / f"{k:04d}.npy").exists() for k in range(frames)):
             raise Missing("the frames are too large to be kept; measure with cofuse evaluate")
         found = here.questions.ask(
@@ -138,10 +146,8 @@ def metrics(job: DoneJob, here: Here, response: Response) -> AnyJSON:
         if found is None:
             response.status_code = 202
             return {"pending": True}
-        with here.store.lock:
-            job.metrics = found
-            here.store.save_job(job)
-    return job.metrics
+        here.store.change_job(job, metrics=found)
+    return found
 
 
 @router.get("/jobs/{job}/strokes")
@@ -187,7 +193,7 @@ def download(
             white=job.white,
             overwrite=True,
         )
-    return FileResponse(path, filename=f"{job.name}-fused{SUFFIXES[format]}")
+    return _attachment(path, f"{job.name}-fused{SUFFIXES[format]}")
 
 
 @router.get("/jobs/{job}/report", response_model=None)
@@ -207,6 +213,19 @@ def operator() -> AnyJSON:
     largest = np.abs(filters).max(axis=(1, 2), keepdims=True)
     tones = np.rint(127.5 + 127.5 * filters / largest).astype(int).reshape(len(filters), -1)
     return {"name": name, "side": filters.shape[1], "filters": tones.tolist()}
+
+
+def _attachment(path: Path, name: str) -> Response:
+    """Send a file that is open from the start: it may be deleted on the way."""
+    file = path.open("rb")
+
+    def parts() -> Iterator[bytes]:
+        with file:
+            yield from iter(partial(file.read, _PART), b"")
+
+    whole = FileResponse(path, filename=name, stat_result=os.fstat(file.fileno()))
+    headers = {one: text for one, text in whole.headers.items() if one != "accept-ranges"}
+    return StreamingResponse(parts(), headers=headers)
 
 
 def _page(job: JobRecord, facts: dict[str, Any]) -> str:

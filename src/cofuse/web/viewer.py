@@ -9,12 +9,11 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
-import numpy as np
-
 from cofuse.errors import CofuseError
 from cofuse.files import write_json
 from cofuse.images import Pixels
 from cofuse.web import tasks
+from cofuse.web.arrays import mapped
 from cofuse.web.pyramid import Pyramid, map_pyramid
 from cofuse.web.schemas import JobRecord, Result, Strokes
 from cofuse.web.store import Busy, Missing, Store
@@ -63,6 +62,7 @@ class Viewer:
         else:
             pyramid = Pyramid(pixels, levels, white=job.white)
         with self._lock:
+            self._store.jobs[job.id]  # if it was deleted meanwhile, nothing of it may stay open
             pyramid = self._open.setdefault(key, pyramid)
             if len(self._open) > _OPEN:
                 self._open.popitem(last=False)
@@ -71,7 +71,7 @@ class Viewer:
     def array(self, job: JobRecord, name: str) -> Pixels:
         """One of the arrays that the job left, mapped."""
         try:
-            return np.asanyarray(np.load(job.folder / f"{name}.npy", mmap_mode="r"))
+            return mapped(job.folder / f"{name}.npy")
         except (OSError, ValueError) as error:
             raise Missing("this picture does not exist") from error
 
@@ -121,26 +121,21 @@ class Viewer:
             before = strokes_of(job).strokes
             goes_on = job.retouched > 0 and new.strokes[: len(before)] == before
             number = job.retouched + 1
-            try:
-                self._worker.wait_for(
-                    tasks.retouch,
-                    folder=folder,
-                    start=f"{result_file(job.retouched if goes_on else 0)}.npy",
-                    end=f"{result_file(number)}.npy",
-                    strokes=new.strokes[len(before) if goes_on else 0 :],
-                    # Frames are restored only if the result was.
-                    restore=result.sigma > 0 and job.options.denoise > 0,
-                    white=job.white,
-                    count=result.frames,
-                )
-            except CofuseError:
-                self._store.jobs[job.id]  # if it was deleted meanwhile, that is the reason
-                raise
+            self._worker.wait_for(
+                tasks.retouch,
+                folder=folder,
+                start=f"{result_file(job.retouched if goes_on else 0)}.npy",
+                end=f"{result_file(number)}.npy",
+                strokes=new.strokes[len(before) if goes_on else 0 :],
+                # Frames are restored only if the result was.
+                restore=result.sigma > 0 and job.options.denoise > 0,
+                white=job.white,
+                count=result.frames,
+            )
             with self._store.lock:
                 self._store.jobs[job.id]
                 write_json(folder / "strokes.json", new.model_dump(mode="json"), overwrite=True)
-                job.retouched = number
-                self._store.save_job(job)
+                self._store.change_job(job, retouched=number)
             # The version before may still be shown, or be on its way to a client.
             old = f"retouched-{number - 2}.npy"
             for file in (*folder.glob(f"download-{number - 2}-*"), folder / old):
