@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 import pytest
 
@@ -82,3 +84,19 @@ def test_server_without_a_folder_leaves_nothing_behind(tmp_path, monkeypatch, ho
     code, said = server.process.returncode, server.said
     assert code == 0 and "Ctrl-C" in said and "Traceback" not in said, said
     assert not list(tmp_path.glob("cofuse-*"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the browser is a shell script")
+def test_no_command_line_holds_the_token(tmp_path):
+    """Any user of the machine can read with which words a browser was started."""
+    seen = tmp_path / "seen"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$@" > {seen}.new && mv {seen}.new {seen}\n')
+    browser.chmod(0o700)
+    with RealServer("--data-dir", tmp_path / "data", browser=f"{browser} %s") as server:
+        until(seen.exists)
+        words = seen.read_text()
+        assert server.token not in words
+        path = Path(unquote(urlparse(words.strip()).path))
+        assert path.stat().st_mode & 0o077 == 0
+        assert server.token in path.read_text()

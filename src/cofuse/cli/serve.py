@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import importlib.util
 import os
 import signal
@@ -128,8 +129,10 @@ def serve(
             print(address, flush=True)
             say("the page is served at this address; stop it with Ctrl-C")
             if not no_open and can_show():
-                # Some browsers do not return until they are closed.
-                threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+                with contextlib.suppress(OSError):  # a full disk; the address is printed anyway
+                    words = (_entrance(folder, address),)
+                    # Some browsers do not return until they are closed.
+                    threading.Thread(target=webbrowser.open, args=words, daemon=True).start()
             server.run(sockets=[listener])
 
 
@@ -193,6 +196,25 @@ def _folder(data_dir: Path | None) -> Iterator[Path]:
             except OSError as error:
                 raise CofuseError(f"{folder} is in use by another server; stop it first") from error
         yield folder
+
+
+def _entrance(folder: Path, address: str) -> str:
+    """Write a file that leads to the page; return its address.
+
+    All users of a machine can read the command line of a browser, but nobody else this file.
+    """
+    path = folder / "open.html"
+    path.unlink(missing_ok=True)
+    path.touch(0o600)
+    target = html.escape(address)
+    path.write_text(
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>cofuse</title>'
+        '<meta name="referrer" content="no-referrer">'
+        f'<meta http-equiv="refresh" content="0; url={target}">'
+        f'<a href="{target}">cofuse</a></html>',
+        "utf-8",
+    )
+    return path.as_uri()
 
 
 def can_show() -> bool:

@@ -42,6 +42,10 @@ _LOCKED = """<!doctype html><html lang="en"><meta charset="utf-8"><title>cofuse<
 <h1>This page is locked</h1>
 <p>Open the address that <code>cofuse serve</code> printed, with its token.</p></html>"""
 
+#: Not a redirection: on one that began elsewhere, as in a file, a browser withholds the cookie.
+_ENTRANCE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>cofuse</title>
+<meta http-equiv="refresh" content="0; url=/"><a href="/">cofuse</a></html>"""
+
 
 class TooLarge(HTTPException):
     """A request is larger than it may be."""
@@ -145,7 +149,7 @@ class AccessMiddleware:
         if not self._fits(given):
             return _locked("/")
         cookie = f"{self._cookie}={self.config.token}; HttpOnly; SameSite=Strict; Path=/"
-        return Response(status_code=303, headers={"location": "/", "set-cookie": cookie})
+        return HTMLResponse(_ENTRANCE, headers={"set-cookie": cookie})
 
 
 def _locked(path: str) -> Response:
