@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import pytest
 
+from cofuse.cli.serve import user_folder
 from tests.waiting import PATIENCE, until
 from tests.web_server import RealServer, finished, small_stack, start
 
@@ -68,14 +70,17 @@ def test_killed_server_leaves_results_and_no_processes(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
-def test_server_without_a_folder_leaves_nothing_behind(tmp_path, monkeypatch, how):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_results_stay_in_the_users_folder_and_that_is_said(tmp_path, monkeypatch, how):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr("sys.platform", "linux")
+    folder = user_folder()
+    assert folder == tmp_path / "cofuse"
     with RealServer() as server:
         assert server.address.startswith("http://127.0.0.1:")
-        (private,) = tmp_path.glob("cofuse-*")
-        assert private.stat().st_mode & 0o077 == 0
         client = server.client
+        done = finished(client, start(client, small_stack(client), preset="fast", sigma=0))
+        file = client.get(f"/api/jobs/{done['id']}/download").content
         job = start(client, small_stack(client))
         with client.stream("GET", f"/api/jobs/{job}/events") as events:
             until(lambda: next(events.iter_lines()))
@@ -83,7 +88,31 @@ def test_server_without_a_folder_leaves_nothing_behind(tmp_path, monkeypatch, ho
             server.process.wait(PATIENCE)
     code, said = server.process.returncode, server.said
     assert code == 0 and "Ctrl-C" in said and "Traceback" not in said, said
-    assert not list(tmp_path.glob("cofuse-*"))
+    last = said.splitlines()[-1]
+    # The second job may just have ended.
+    assert said.count(str(folder)) == 2 and re.search(r"\d results? and 2 stacks", last), said
+    for path in folder.rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+    with RealServer() as server:
+        assert server.client.get(f"/api/jobs/{done['id']}/download").content == file
+
+
+@pytest.mark.parametrize(
+    ("system", "variable", "end"),
+    [
+        ("linux", "XDG_DATA_HOME", ".local/share/cofuse"),
+        ("darwin", "", "Library/Application Support/cofuse"),
+        ("win32", "LOCALAPPDATA", "AppData/Local/cofuse"),
+    ],
+)
+def test_every_system_has_a_place_for_the_data_of_users(monkeypatch, system, variable, end):
+    monkeypatch.setattr("sys.platform", system)
+    for name in ("XDG_DATA_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    assert user_folder() == Path.home() / end
+    if variable:
+        monkeypatch.setenv(variable, "/elsewhere")
+        assert user_folder() == Path("/elsewhere/cofuse")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the browser is a shell script")

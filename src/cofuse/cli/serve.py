@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import webbrowser
 from collections.abc import Iterator
@@ -21,10 +20,12 @@ from cofuse.arguments import check, check_number
 from cofuse.cli import say
 from cofuse.cli.application import Flag, Whole
 from cofuse.errors import CofuseError
-from cofuse.images.memory import parse_size
+from cofuse.images.memory import format_size, parse_size
 
 if TYPE_CHECKING:
     import uvicorn
+
+    from cofuse.web.store import Store
 
 _PORT, _PORTS_TRIED = 8765, 40
 #: Seconds that open answers may take when the server stops.
@@ -54,8 +55,7 @@ def serve(
     port
         The port; 0 for any that is free, by default 8765 or the next that is free.
     data_dir
-        Keep stacks and results in this folder, over restarts too; by default they go with the
-        server.
+        Keep stacks and results in this folder; by default in one of your own data.
     demo
         Have a sample stack at hand.
     no_open
@@ -108,7 +108,7 @@ def serve(
             f"warning: other machines can reach {host}; whoever learns the token can use this "
             "server, and the traffic is not encrypted"
         )
-    with _listening(host, port) as listener, _folder(data_dir) as folder:
+    with _listening(host, port) as listener, _taken(data_dir or user_folder()) as folder:
         config = configured(folder=folder, host=host, port=listener.getsockname()[1])
         app = create_app(config)
         server = uvicorn.Server(
@@ -128,12 +128,35 @@ def serve(
             # The port listens already: who comes early waits until the server answers.
             print(address, flush=True)
             say("the page is served at this address; stop it with Ctrl-C")
+            say(f"stacks and results are kept in {folder}")
             if not no_open and can_show():
                 with contextlib.suppress(OSError):  # a full disk; the address is printed anyway
                     words = (_entrance(folder, address),)
                     # Some browsers do not return until they are closed.
                     threading.Thread(target=webbrowser.open, args=words, daemon=True).start()
             server.run(sockets=[listener])
+        say(f"stopped; {_kept(app.state.service.store)} in {folder}")
+
+
+def _kept(store: Store) -> str:
+    """What a server leaves behind, in words."""
+    from cofuse.web.store import folder_bytes
+
+    results, stacks = sum(job.result is not None for job in store.jobs.all()), len(store.stacks)
+    size = format_size(folder_bytes(store.config.folder))
+    words = f"{results} result{'s' * (results != 1)} and {stacks} stack{'s' * (stacks != 1)}"
+    return f"{words} ({size}) are kept"
+
+
+def user_folder() -> Path:
+    """The folder of this user's data where this system keeps such folders."""
+    if sys.platform == "win32":
+        folder = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        folder = Path.home() / "Library" / "Application Support"
+    else:
+        folder = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(folder) / "cofuse"
 
 
 def _size(name: str, text: str) -> int:
@@ -175,13 +198,20 @@ def _listening(host: str, port: int | None) -> Iterator[socket.socket]:
 
 
 @contextlib.contextmanager
-def _folder(data_dir: Path | None) -> Iterator[Path]:
-    """A private folder that goes with the server, or the one that stays."""
-    if data_dir is None:
-        with tempfile.TemporaryDirectory(prefix="cofuse-", ignore_cleanup_errors=True) as name:
-            yield Path(name).resolve()
-        return
-    folder = data_dir.absolute()
+def _taken(folder: Path) -> Iterator[Path]:
+    """Take a folder for this server, and see to it that what is written is its user's alone."""
+    folder = folder.absolute()
+    before = os.umask(0o077)
+    try:
+        with _locked(folder):
+            yield folder
+    finally:
+        os.umask(before)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let no other server use a folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = (folder / ".lock").open("w")
@@ -194,8 +224,11 @@ def _folder(data_dir: Path | None) -> Iterator[Path]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                raise CofuseError(f"{folder} is in use by another server; stop it first") from error
-        yield folder
+                raise CofuseError(
+                    f"{folder} is in use by another server; open its page, stop it, or name "
+                    "another folder with --data-dir"
+                ) from error
+        yield
 
 
 def _entrance(folder: Path, address: str) -> str:
@@ -226,7 +259,7 @@ def can_show() -> bool:
 
 @contextlib.contextmanager
 def _ending_gently(server: uvicorn.Server) -> Iterator[None]:
-    """Let a closed terminal or a shutdown end the server as Ctrl-C does, folder and all."""
+    """Let a closed terminal or a shutdown end the server as Ctrl-C does."""
 
     def end(*_: object) -> None:
         server.should_exit = True
