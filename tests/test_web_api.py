@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import re
 import shlex
 import threading
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cofuse.files import read_image, read_metadata
+from cofuse.files import Metadata, read_image, read_metadata, write_image
+from cofuse.images import Stack
 from cofuse.operators import load_operator
+from cofuse.web.colours import to_srgb
 from cofuse.web.options import Options, command_line
+from cofuse.web.reporting import Preview
 from tests.command_line import run
 from tests.web_server import (
     client_of,
@@ -260,6 +265,50 @@ def test_job_deleted_while_it_is_retouched_is_missed(client, monkeypatch):
     answer = client.put(f"/api/jobs/{job}/strokes", json={"strokes": [stroke]})
     assert answer.status_code == 404 and "no such job" in answer.json()["error"]
     assert not folder.exists()
+
+
+def in_srgb(linear: np.ndarray) -> np.ndarray:
+    """Values of sRGB for linear ones, both from 0 to 255."""
+    v = linear / 255
+    return 255 * np.where(v <= 0.0031308, 12.92 * v, 1.055 * v ** (1 / 2.4) - 0.055)
+
+
+def test_what_is_shown_is_in_srgb_and_downloads_keep_their_profile(client, tmp_path):
+    profiles = resources.files("cofuse").joinpath("data", "profiles")
+    linear = Metadata(icc=profiles.joinpath("linear-srgb.icc").read_bytes())
+    colours = np.array([[30, 60, 120], [200, 90, 40]], np.uint8)
+    picture = np.repeat(colours, 160, axis=0)[None].repeat(200, axis=0)
+    files = {}
+    for name in ("a.tif", "b.tif"):
+        write_image(tmp_path / name, picture, metadata=linear)
+        files[name] = (tmp_path / name).read_bytes()
+    stack = upload(client, files)["stack"]
+    options = {"preset": "fast", "sigma": 0, "align": False, "depth": True}
+    done = finished(client, start(client, stack["id"], **options))
+    assert done["state"] == "done", done
+    pictures = [f"/api/jobs/{done['id']}/pictures/{name}/tiles" for name in ("result", "frame-0")]
+    seen = [f"/api/stacks/{stack['id']}/frames/{stack['frames'][0]['id']}/thumbnail"]
+    seen += [f"{tiles}/{level}/0_0" for tiles in pictures for level in (8, 7)]
+    for address in seen:
+        shown = np.asarray(Image.open(io.BytesIO(client.get(address).content))).astype(float)
+        middle, side = shown.shape[0] // 2, shown.shape[1] // 8
+        assert shown[middle, side] == pytest.approx(in_srgb(colours[0]), abs=4), address
+    relief = client.get(f"/api/jobs/{done['id']}/relief").json()
+    shown = np.frombuffer(base64.b64decode(relief["colours"]), np.uint8).reshape(-1, 3)
+    assert shown[:2] == pytest.approx(in_srgb(colours[:1]).repeat(2, axis=0), abs=2)
+    Preview(tmp_path / "p.jpg", Stack.from_arrays([picture] * 2), 0, profile=linear.icc)
+    assert read_image(tmp_path / "p.jpg")[100, 40] == pytest.approx(
+        in_srgb(0.35 * colours[0]), abs=6
+    )
+    (tmp_path / "result.tif").write_bytes(client.get(f"/api/jobs/{done['id']}/download").content)
+    assert np.array_equal(read_image(tmp_path / "result.tif"), picture)
+    assert read_metadata(tmp_path / "result.tif").icc == linear.icc
+
+
+@pytest.mark.parametrize("profile", [None, b"", b"nonsense" * 40, bytes(200)])
+def test_profiles_that_cannot_be_used_change_nothing(profile):
+    for pixels in (np.full((3, 4, 3), 77, np.uint8), np.full((3, 4), 77, np.uint8)):
+        assert np.array_equal(to_srgb(profile)(pixels), pixels)
 
 
 def test_a_result_deleted_while_it_is_looked_at_is_missed_and_leaves_nothing(client):

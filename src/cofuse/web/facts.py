@@ -12,7 +12,8 @@ from cofuse.errors import CofuseError
 from cofuse.fusion.presets import FastSettings
 from cofuse.images import Pixels, Stack, luminance
 from cofuse.operators import AnalysisOperator, load_operator
-from cofuse.web.pyramid import block_means, eight_bits
+from cofuse.web.colours import eight_bits, to_srgb
+from cofuse.web.pyramid import block_means
 
 __all__ = ["FILTERS_SHOWN", "histogram", "pixel_facts", "relief_grid"]
 
@@ -95,13 +96,13 @@ def histogram(pixels: Pixels, *, white: float) -> dict[str, list[int]]:
 
 
 def relief_grid(
-    depth: Pixels, image: Pixels, *, white: float, last: float
+    depth: Pixels, image: Pixels, *, white: float, last: float, profile: bytes | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-    """Make a small grid of heights, 0 to 1, from a depth map, and of the picture's 8-bit RGB there.
+    """Make a small grid of heights, 0 to 1, from a depth map, and of the picture's sRGB there.
 
     ``depth`` is the position along the stack, shape (H, W), where the first frame is focused
     nearest, hence highest; ``last`` is the position of the last frame, and ``white`` the value of
-    ``image`` that stands for white.
+    ``image`` that stands for white, its colours those of ``profile`` (ICC).
     """
     import cv2
 
@@ -118,7 +119,7 @@ def relief_grid(
     # At least a quarter of the stack, so that the noise of a flat scene stays flat.
     span = max(far - near, 0.25 * last, 1e-6)
     heights = (np.clip(grid, near, far) - near) / np.float32(span)
-    colours = eight_bits(_reduced(image, step * blocks), white)
+    colours = to_srgb(profile)(eight_bits(_reduced(image, step * blocks), white))
     if colours.ndim == 2:
         colours = colours[..., None].repeat(3, axis=2)
     return np.asarray(heights.max() - heights, np.float32), colours

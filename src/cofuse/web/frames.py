@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cofuse.errors import CofuseError
-from cofuse.files import write_image
+from cofuse.files import read_metadata, write_image
 from cofuse.files.reading import inspect_file, stated_white
 from cofuse.files.sources import format_of, natural_key
 from cofuse.files.tiff import has_more_pages
 from cofuse.images import Stack as Pictures
 from cofuse.images.memory import available_memory
-from cofuse.web.pyramid import eight_bits, encoded
+from cofuse.web.colours import eight_bits, to_srgb
+from cofuse.web.pyramid import encoded
 from cofuse.web.schemas import FrameRecord, Refused, StackRecord
 from cofuse.web.store import Store, new_id
 
@@ -125,7 +126,7 @@ def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
         raise CofuseError(f"{name} does not fit into memory; make it smaller")
     white = None if first.dtype.kind == "f" else stated_white(pictures, path)
     pixels = Pictures.from_arrays([first.decode()], white=white, names=[name])
-    thumbnail_path(path).write_bytes(_thumbnail(pixels))
+    thumbnail_path(path).write_bytes(_thumbnail(pixels, read_metadata(path).icc))
     return FrameRecord(
         id=new_id(),
         name=name,
@@ -140,7 +141,7 @@ def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
     )
 
 
-def _thumbnail(stack: Pictures) -> bytes:
+def _thumbnail(stack: Pictures, profile: bytes | None) -> bytes:
     """The first frame as a JPEG of at most `_THUMBNAIL` pixels a side."""
     import cv2
 
@@ -149,7 +150,7 @@ def _thumbnail(stack: Pictures) -> bytes:
     scale = min(1.0, _THUMBNAIL / max(levels.shape[:2]))
     width, height = (max(1, round(scale * side)) for side in levels.shape[1::-1])
     small = cv2.resize(levels, (width, height), interpolation=cv2.INTER_AREA)
-    return encoded(eight_bits(small, 255.0))
+    return encoded(to_srgb(profile)(eight_bits(small, 255.0)))
 
 
 def add_sample(store: Store) -> StackRecord:

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from cofuse.images import Pixels
 from cofuse.web.arrays import Put, mapped, written_by_parts
+from cofuse.web.colours import Shown, eight_bits, to_srgb
 from cofuse.web.store import Missing
 
-__all__ = ["OVERLAP", "TILE", "Pyramid", "block_means", "eight_bits", "encoded", "map_pyramid"]
+__all__ = ["OVERLAP", "TILE", "Pyramid", "block_means", "encoded", "map_pyramid"]
 
 #: Side of a tile, and by how much it reaches into each of its neighbours.
 TILE, OVERLAP = 256, 1
@@ -32,7 +33,6 @@ _QUALITY = 88
 #: Levels that are made of one band of rows: 64 rows end as one row of the last of them.
 _BAND_LEVELS = 6
 
-Shown = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
 
@@ -42,7 +42,8 @@ class Pyramid:
     ``pixels``, shape (H, W) or (H, W, 3), may be a mapped file. The smaller levels are kept in
     ``file``, a ``.npy``, and made if it is not there. ``white`` is the value shown as white, or as
     the last of ``colours``, shape (N, 3), if a picture of shape (H, W) is shown by them; 0 is black
-    or the first. Tiles are PNG if ``lossless``, else JPEG.
+    or the first. Colours of a ``profile`` (ICC) are shown as sRGB. Tiles are PNG if ``lossless``,
+    else JPEG.
     """
 
     def __init__(
@@ -51,12 +52,14 @@ class Pyramid:
         file: Path,
         *,
         white: float,
+        profile: bytes | None = None,
         colours: Shown | None = None,
         lossless: bool = False,
     ) -> None:
         self.height, self.width = int(pixels.shape[0]), int(pixels.shape[1])
         self.lossless = lossless
         self._pixels, self._file, self._white, self._colours = pixels, file, white, colours
+        self._to_srgb = to_srgb(profile)
         self._smaller: list[Shown] = []
         self._making = threading.Lock()
 
@@ -85,9 +88,9 @@ class Pyramid:
         return np.ascontiguousarray(self._levels()[self.top - 1 - level][part])
 
     def _shown(self, part: NDArray[Any]) -> Shown:
-        """Turn values into 8 bits a channel; brightness is not bent."""
+        """Turn values into 8 bits a channel."""
         if self._colours is None:
-            return eight_bits(part, self._white)
+            return self._to_srgb(eight_bits(part, self._white))
         last = len(self._colours) - 1
         numbers = np.rint(np.clip(part * np.float32(last / self._white), 0, last))
         return np.take(self._colours, numbers.astype(np.intp), axis=0)
@@ -154,13 +157,6 @@ def _kept(file: Path, size: int) -> Shown | None:
 def _span(number: int, size: int) -> slice:
     """Pixels of the tile with this number along a side, with its overlap."""
     return slice(max(number * TILE - OVERLAP, 0), min((number + 1) * TILE + OVERLAP, size))
-
-
-def eight_bits(values: NDArray[Any], white: float) -> Shown:
-    """Scale values from 0 to ``white`` to 8 bits; those beyond are clipped."""
-    if values.dtype == np.uint8 and white == 255:
-        return np.array(values)
-    return np.rint(np.clip(values * np.float32(255 / white), 0, 255)).astype(np.uint8)
 
 
 def block_means(picture: Floats, step: int) -> Floats:

@@ -10,7 +10,8 @@ from pathlib import Path
 from cofuse.images import Pixels, Stack
 from cofuse.jobs import Request
 from cofuse.progress import Progress, ProgressCallback
-from cofuse.web.pyramid import eight_bits, encoded
+from cofuse.web.colours import eight_bits, to_srgb
+from cofuse.web.pyramid import encoded
 from cofuse.web.worker import Report
 
 __all__ = ["Pace", "Preview", "reporter"]
@@ -62,10 +63,19 @@ class Preview:
     """A small JPEG of the result, renewed as parts of it are finished; the rest is a dim frame.
 
     The picture is written to ``path``, at most once in ``every`` seconds. It begins as frame
-    ``index`` of ``stack``.
+    ``index`` of ``stack``, whose colours are those of ``profile`` (ICC).
     """
 
-    def __init__(self, path: Path, stack: Stack, index: int, *, every: float = 0.5) -> None:
+    def __init__(
+        self,
+        path: Path,
+        stack: Stack,
+        index: int,
+        *,
+        every: float = 0.5,
+        profile: bytes | None = None,
+    ) -> None:
+        self._to_srgb = to_srgb(profile)
         self._path, self._every, self.version = path, every, 0
         self.begin(stack, index)
 
@@ -94,7 +104,7 @@ class Preview:
 
     def _write(self) -> None:
         new = self._path.with_suffix(".new")
-        new.write_bytes(encoded(eight_bits(self._shown, 255.0)))
+        new.write_bytes(encoded(self._to_srgb(eight_bits(self._shown, 255.0))))
         new.replace(self._path)
         self.version += 1
         self._changed, self._last = False, time.monotonic()

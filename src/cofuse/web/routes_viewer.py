@@ -28,7 +28,7 @@ from cofuse.web.pyramid import OVERLAP, TILE
 from cofuse.web.schemas import AnyJSON, Job, JobRecord, Pending, PictureInfo, Strokes
 from cofuse.web.service import FOREVER, DoneJob, Here
 from cofuse.web.store import Missing, content_of
-from cofuse.web.viewer import MAPS, result_file, result_of, strokes_of
+from cofuse.web.viewer import MAPS, profile_of, result_file, result_of, strokes_of
 
 __all__ = ["SUFFIXES", "router"]
 
@@ -122,7 +122,9 @@ def relief(job: DoneJob, here: Here) -> Response:
     """The depth as a small grid of heights, with the colours of the result."""
     last = float(max(result_of(job).frames - 1, 1))
     depth, picture = here.viewer.array(job, "depth"), here.viewer.current(job)
-    heights, colours = relief_grid(depth, picture, white=job.white, last=last)
+    heights, colours = relief_grid(
+        depth, picture, white=job.white, last=last, profile=profile_of(job)
+    )
     facts = {
         "columns": heights.shape[1],
         "rows": heights.shape[0],

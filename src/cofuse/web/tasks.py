@@ -51,7 +51,10 @@ def fuse(send: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
         job = Job(request)
-        preview = Preview(folder / "preview.jpg", job.frames.stack, job.frames.reference)
+        frames = job.frames
+        profile = frames.metadata.icc
+        path = folder / "preview.jpg"
+        preview = Preview(path, frames.stack, frames.reference, profile=profile)
         report_to = reporter(request, preview, send)
 
         def keep(stack: Stack, alignment: Alignment | None) -> None:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from cofuse.errors import CofuseError
-from cofuse.files import write_json
+from cofuse.files import read_metadata, write_json
 from cofuse.images import Pixels
 from cofuse.web import tasks
 from cofuse.web.arrays import mapped
@@ -19,7 +19,7 @@ from cofuse.web.schemas import JobRecord, Result, Strokes
 from cofuse.web.store import Busy, Missing, Store
 from cofuse.web.worker import Worker
 
-__all__ = ["MAPS", "Viewer", "result_file", "result_of", "strokes_of"]
+__all__ = ["MAPS", "Viewer", "profile_of", "result_file", "result_of", "strokes_of"]
 
 #: Pictures that stay open; opening one again costs little.
 _OPEN = 64
@@ -60,7 +60,7 @@ class Viewer:
         if name in MAPS:
             pyramid = map_pyramid(name, pixels, result_of(job).frames, levels)
         else:
-            pyramid = Pyramid(pixels, levels, white=job.white)
+            pyramid = Pyramid(pixels, levels, white=job.white, profile=profile_of(job))
         with self._lock:
             self._store.jobs[job.id]  # if it was deleted meanwhile, nothing of it may stay open
             pyramid = self._open.setdefault(key, pyramid)
@@ -159,6 +159,11 @@ def result_of(job: JobRecord) -> Result:
     if job.result is None:
         raise Busy("the job has no result; it is not done")
     return job.result
+
+
+def profile_of(job: JobRecord) -> bytes | None:
+    """The colour profile of a job's frames, which its result has as well."""
+    return read_metadata(job.folder / "result.tif").icc
 
 
 def strokes_of(job: JobRecord) -> Strokes:
