@@ -99,6 +99,34 @@ def test_stack_can_be_put_in_order_renamed_and_taken_apart(client):
     assert client.get(f"/api/stacks/{stack}").status_code == 404
 
 
+def test_added_frames_leave_the_order_that_somebody_has_made(client):
+    pictures = [png(frame) for frame in frames(6)]
+    first = upload(client, {f"f{k}.png": pictures[k] for k in (1, 5, 3)})["stack"]
+
+    def names(stack: dict) -> list[str]:
+        return [frame["name"] for frame in stack["frames"]]
+
+    assert names(first) == ["f1.png", "f3.png", "f5.png"]
+    more = upload(client, {"f2.png": pictures[2]}, first["id"])["stack"]
+    assert names(more) == ["f1.png", "f2.png", "f3.png", "f5.png"]
+    turned = [frame["id"] for frame in more["frames"][::-1]]
+    client.patch(f"/api/stacks/{first['id']}", json={"order": turned})
+    last = upload(client, {"f4.png": pictures[4], "f0.png": pictures[0]}, first["id"])["stack"]
+    assert names(last) == ["f5.png", "f3.png", "f2.png", "f1.png", "f0.png", "f4.png"]
+
+
+def test_the_same_file_is_taken_once_and_that_is_said(client):
+    one, other = (png(frame) for frame in frames(2))
+    stack = upload(client, {"a.png": one})["stack"]["id"]
+    said = upload(client, {"a.png": one, "b.png": other}, stack)
+    assert [frame["name"] for frame in said["added"]] == ["b.png"]
+    assert said["refused"] == [{"name": "a.png", "error": "a.png is in the stack already"}]
+    # Another picture of the same name is another frame.
+    assert len(upload(client, {"a.png": other}, stack)["stack"]["frames"]) == 3
+    folder = client.service.store.stacks[stack].folder / "frames"
+    assert len(list(folder.iterdir())) == 6
+
+
 def test_frames_that_differ_are_a_problem_told_at_once(client):
     small, large = frames(1)[0], frames(1, (72, 100))[0]
     said = upload(client, {"a.png": png(small), "b.png": png(small), "c.png": png(large)})

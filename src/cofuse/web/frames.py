@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import math
 import re
 import threading
@@ -58,7 +59,11 @@ def thumbnail_path(path: Path) -> Path:
 def add_frames(
     store: Store, stack: StackRecord, arrived: list[Arrived]
 ) -> tuple[list[FrameRecord], list[Refused]]:
-    """Check files and add the good ones to a stack, in the natural order of their names."""
+    """Check files and add the good ones to a stack.
+
+    They come in the natural order of their names: among the frames that are there if those are in
+    it as well, else, as somebody has put those in another order, after them.
+    """
     good: list[tuple[Arrived, FrameRecord]] = []
     refused: list[Refused] = []
     added: list[FrameRecord] = []
@@ -75,18 +80,23 @@ def add_frames(
             store.stacks[stack.id]  # it may have been deleted meanwhile
             most, pages = store.config.max_frames, stack.pages
             for file, frame in good:
-                pages += frame.pages
-                if pages > most:
-                    pages -= frame.pages
-                    line = f"{frame.name} is one frame too many; a stack may have {most}"
-                    refused.append(Refused(name=frame.name, error=line))
+                there = any(
+                    _is_same(store, stack, file, frame, one) for one in stack.frames + added
+                )
+                if there or pages + frame.pages > most:
+                    too_many = f"one frame too many; a stack may have {most}"
+                    why = "in the stack already" if there else too_many
+                    refused.append(Refused(name=frame.name, error=f"{frame.name} is {why}"))
                     continue
+                pages += frame.pages
                 target = store.frame_path(stack.id, frame)
                 file.path.rename(target)
                 thumbnail_path(file.path).rename(thumbnail_path(target))
                 added.append(frame)
             if added:
-                frames = sorted([*stack.frames, *added], key=lambda frame: natural_key(frame.name))
+                is_ordered = stack.frames == _in_order(stack.frames)
+                frames = [*stack.frames, *_in_order(added)]
+                frames = _in_order(frames) if is_ordered else frames
                 store.stacks.change(stack, frames=frames, noise=None)
                 store.size += sum(frame.bytes for frame in added)
     except BaseException:  # none is kept that the record does not know
@@ -97,6 +107,19 @@ def add_frames(
         for file in arrived:
             _delete(file.path)
     return added, refused
+
+
+def _in_order(frames: list[FrameRecord]) -> list[FrameRecord]:
+    return sorted(frames, key=lambda frame: natural_key(frame.name))
+
+
+def _is_same(
+    store: Store, stack: StackRecord, file: Arrived, frame: FrameRecord, other: FrameRecord
+) -> bool:
+    """Whether a file that arrived is a frame that is there, by name and content."""
+    if (frame.name, frame.bytes) != (other.name, other.bytes):
+        return False
+    return filecmp.cmp(file.path, store.frame_path(stack.id, other), shallow=False)
 
 
 def _delete(path: Path) -> None:
