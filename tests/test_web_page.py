@@ -220,6 +220,17 @@ def test_a_job_is_watched_reloaded_and_cancelled(open_page: Any, server: RealSer
     page.wait_for_selector(f"#strip [href='#job={job}']", state="detached")
 
 
+def test_times_are_said_in_plain_words(open_page: Any) -> None:
+    said = open_page().evaluate(
+        "async (times) => times.map((await import('/static/js/words.js')).seconds)",
+        [0.2, 1.2, 2.4, 59.7, 61.6, 119.7, 3599.9, 3700, 7199],
+    )
+    assert said == [
+        *("a second", "a second", "2 s", "1 min", "1 min 2 s", "2 min"),
+        *("1 h", "1 h 2 min", "2 h"),
+    ]
+
+
 def test_two_jobs_at_once_both_end_and_stay_in_the_list(
     open_page: Any, server: RealServer, frames: Path
 ) -> None:

@@ -47,6 +47,7 @@ def fuse(send: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
     """
     start = time.perf_counter()
     folder = request.output.parent
+    send({"stage": "reading"})
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
@@ -71,7 +72,9 @@ def fuse(send: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
 
         outcome = job.run(report_to, preview=preview.paint, on_aligned=keep)
     report, fusion, stack = outcome.report, outcome.fusion, outcome.stack
+    report_to(Progress("writing", 1, 2))
     _save(outcome, folder)
+    report_to(Progress("writing", 2, 2))
     return {
         "white": stack.white,
         "report": report,
