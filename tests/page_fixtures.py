@@ -81,7 +81,12 @@ def open_page(browser: Any, server: RealServer) -> Iterator[Any]:
         contexts.append(context)
         context.set_default_timeout(1000 * PATIENCE)
         page = context.new_page()
-        page.on("console", lambda line: line.type == "error" and wrong.append(line.text))
+        page.on(
+            "console",
+            lambda line: (
+                line.type == "error" and wrong.append(f"{line.text} {line.location['url']}")
+            ),
+        )
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on(
             "request",

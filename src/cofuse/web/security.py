@@ -44,7 +44,8 @@ _LOCKED = """<!doctype html><html lang="en"><meta charset="utf-8"><title>cofuse<
 
 #: Not a redirection: on one that began elsewhere, as in a file, a browser withholds the cookie.
 _ENTRANCE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>cofuse</title>
-<meta http-equiv="refresh" content="0; url=/"><a href="/">cofuse</a></html>"""
+<link rel="icon" href="data:,"><meta http-equiv="refresh" content="0; url=/">
+<a href="/">cofuse</a></html>"""
 
 
 class TooLarge(HTTPException):
