@@ -18,7 +18,6 @@ from PIL import Image
 
 from cofuse.files import Metadata, read_image, read_metadata, write_image
 from cofuse.images import Stack
-from cofuse.operators import load_operator
 from cofuse.web.colours import to_srgb
 from cofuse.web.options import Options, command_line
 from cofuse.web.reporting import Preview
@@ -182,25 +181,39 @@ def test_facts_about_pixels_and_the_whole(client, done):
     pixel = client.get(f"/api/jobs/{job}/pixel?x=10&y=20").json()
     image = client.service.viewer.array(client.service.store.jobs[job], "result")
     assert pixel["value"] == image[20, 10].tolist()
-    assert pixel["frame_name"] == f"f{pixel['frame']}.png" and len(pixel["activity"]) == 3
-    assert pixel["activity_decided"] is False, "auto chooses by its model"
+    assert pixel["frame_name"] == f"f{pixel['frame']}.png"
+    assert pixel["activity"] is None, "auto chooses by its model"
+    assert pixel["colour"] == pixel["value"] and not pixel["painted"]
     assert client.get(f"/api/jobs/{job}/pixel?x=96&y=0").status_code == 422
     counts = client.get(f"/api/jobs/{job}/histogram").json()
     assert sum(counts["channels"]["g"]) == 96 * 72
     relief = client.get(f"/api/jobs/{job}/relief").json()
     assert len(relief["heights"]) == relief["columns"] * relief["rows"]
-    operator = client.get("/api/operator").json()
-    filters = load_operator(operator["name"]).filters
-    for shown, filter_ in zip(operator["filters"], filters, strict=True):
-        assert len(shown) == operator["side"] ** 2 and {min(shown), max(shown)} & {0, 255}
-        assert np.corrcoef(shown, filter_.ravel())[0, 1] > 0.999
 
 
 @pytest.mark.parametrize(("preset", "decided"), [("fast", True), ("paper", False)])
-def test_a_pixel_says_whether_its_activity_chose_the_frame(client, preset, decided):
+def test_a_pixel_tells_of_activity_only_if_that_chose_the_frame(client, preset, decided):
     job = finished(client, start(client, small_stack(client), preset=preset, sigma=0))["id"]
     pixel = client.get(f"/api/jobs/{job}/pixel?x=10&y=20").json()
-    assert pixel["activity_decided"] is decided
+    assert (pixel["activity"] is not None) is decided
+    if decided:
+        assert pixel["activity"].index(max(pixel["activity"])) == pixel["frame"]
+
+
+def test_a_painted_pixel_names_the_frame_that_was_painted(client):
+    job = finished(client, start(client, small_stack(client), preset="fast", sigma=0))["id"]
+    strokes = [
+        {"frame": 1, "radius": 12, "points": [[20, 30], [60, 30]]},
+        {"frame": 2, "radius": 6, "points": [[40, 30]]},
+    ]
+    assert client.put(f"/api/jobs/{job}/strokes", json={"strokes": strokes}).status_code == 200
+    for place, frame in (((25, 30), 1), ((41, 29), 2), ((40, 38), 1)):
+        pixel = client.get(f"/api/jobs/{job}/pixel?x={place[0]}&y={place[1]}").json()
+        assert pixel["painted"] and pixel["frame"] == frame, place
+        assert pixel["frame_name"] == f"f{frame}.png"
+        assert pixel["activity"] is pixel["confidence"] is None
+    for x, y in ((80, 30), (40, 45)):
+        assert not client.get(f"/api/jobs/{job}/pixel?x={x}&y={y}").json()["painted"]
 
 
 def test_noise_and_metrics_come_when_they_are_known(client, done):

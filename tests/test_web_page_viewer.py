@@ -164,22 +164,25 @@ def test_a_click_tells_of_a_pixel(page: Any, server: RealServer, fused: str) -> 
     told = page.locator("#pixel-facts").inner_text()
     assert f"Frame {facts['frame'] + 1} · {facts['frame_name']}" in told
     assert " · ".join(str(value) for value in facts["value"]) in told
-    assert page.locator("#activity .bar").count() == 3
-    assert page.locator("#activity .bar.chosen").count() == 1
-    assert "auto chooses by another measure" in told
-    # The learned filters, and those that respond here.
-    operator = server.get("/api/operator")
-    page.wait_for_selector("#filters li.fires")
-    assert page.locator("#filters li").count() == len(operator["filters"])
-    firing = page.locator("#filters li.fires").evaluate_all(
-        "(items) => items.map((item) => Number(item.dataset.filter))"
-    )
-    assert sorted(firing) == sorted(item["index"] for item in facts["filters"])
+    assert not page.locator("#activity-group").is_visible()  # auto chose by its model
     # By the keyboard, too.
     page.fill("#pixel-x", "10")
     page.fill("#pixel-y", "20")
     page.keyboard.press("Enter")
     wait_until(page, "document.getElementById('pixel-table').innerText.includes('10, 20')")
+
+
+def test_activity_is_shown_where_it_chose_the_frame(
+    open_page: Any, server: RealServer, fused: str
+) -> None:
+    stack = server.get(f"/api/jobs/{fused}")["stack"]
+    job = finished(server.client, start(server.client, stack, preset="fast", sigma=0))["id"]
+    page = open_page(f"#job={job}")
+    wait_for_result(page)
+    page.click("#tab-pixel")
+    page.mouse.click(*on_screen(page, 120, 80))
+    page.wait_for_selector("#activity .bar >> nth=2")
+    assert page.locator("#activity .bar.chosen").count() == 1
 
 
 def test_histogram_metrics_and_facts(page: Any) -> None:

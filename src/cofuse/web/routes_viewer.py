@@ -18,13 +18,13 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Streamin
 
 from cofuse.errors import CofuseError
 from cofuse.files import read_alpha, read_metadata, write_image
-from cofuse.fusion.presets import FastSettings
 from cofuse.images import Stack
-from cofuse.operators import load_operator
 from cofuse.web import tasks
+from cofuse.web.colours import eight_bits, to_srgb
+from cofuse.web.facts import activities, pixel_facts, relief_grid
 from cofuse.web.facts import histogram as count
-from cofuse.web.facts import pixel_facts, relief_grid
 from cofuse.web.pyramid import OVERLAP, TILE
+from cofuse.web.retouching import painted_from
 from cofuse.web.schemas import AnyJSON, Job, JobRecord, Pending, PictureInfo, Strokes
 from cofuse.web.service import FOREVER, DoneJob, Here
 from cofuse.web.store import Missing, content_of
@@ -98,16 +98,25 @@ def pixel(
 ) -> AnyJSON:
     """All that is known about one pixel.
 
-    Activity and filters are the preset ``fast``'s measure of sharpness; ``activity_decided`` says
-    whether the frames were chosen by it. The other presets choose by measures of their own.
+    ``colour`` is how it is shown. ``painted`` says that its ``frame`` was painted there.
+    ``activity`` of every frame is given where it chose the frame, as the preset ``fast`` does.
     """
     viewer, names = here.viewer, result_of(job).names
-    stack = Stack([partial(viewer.frame, job, k) for k in range(len(names))], white=job.white)
-    found = pixel_facts(x, y, image=viewer.current(job), stack=stack, maps=viewer.maps(job))
+    image = viewer.current(job)
+    found = pixel_facts(x, y, image=image, maps=viewer.maps(job))
+    painted, activity = painted_from(strokes_of(job).strokes, x, y, image.shape), None
+    if painted is not None:
+        found |= {"frame": painted, "confidence": None, "depth": None}
+    elif job.options.preset == "fast":
+        frames = [partial(viewer.frame, job, k) for k in range(len(names))]
+        activity = activities(x, y, Stack(frames, white=job.white))
+    shown = to_srgb(profile_of(job))(eight_bits(image[y : y + 1, x : x + 1], job.white))
     return {
         **found,
+        "colour": np.broadcast_to(shown[0, 0], 3).tolist(),
         "frame_name": None if found["frame"] is None else names[found["frame"]],
-        "activity_decided": job.options.preset == "fast",
+        "painted": painted is not None,
+        "activity": activity,
     }
 
 
@@ -205,16 +214,6 @@ def report(job: DoneJob, format: Literal["json", "html"] = "json") -> Response:
     if format == "json":
         return Response(text, media_type="application/json")
     return HTMLResponse(_page(job, json.loads(text)))
-
-
-@router.get("/operator")
-def operator() -> AnyJSON:
-    """The filters that measure activity, each scaled to 0-255, grey for zero."""
-    name = FastSettings().operator
-    filters = load_operator(name).filters
-    largest = np.abs(filters).max(axis=(1, 2), keepdims=True)
-    tones = np.rint(127.5 + 127.5 * filters / largest).astype(int).reshape(len(filters), -1)
-    return {"name": name, "side": filters.shape[1], "filters": tones.tolist()}
 
 
 def _attachment(path: Path, name: str) -> Response:
