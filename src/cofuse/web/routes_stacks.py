@@ -20,7 +20,7 @@ from cofuse.web.schemas import (
     StackRecord,
     Uploaded,
 )
-from cofuse.web.service import FOREVER, JPEG, AnyStack, Here
+from cofuse.web.service import BRIEFLY, JPEG, AnyStack, Here
 from cofuse.web.store import Busy, Missing, content_of
 
 __all__ = ["router"]
@@ -110,7 +110,7 @@ def thumbnail(stack: AnyStack, frame: str, here: Here) -> Response:
     """Show a frame, small."""
     path = thumbnail_path(here.store.frame_path(stack.id, _frame(stack, frame)))
     data = content_of(path, "there is no such frame")
-    return Response(data, media_type="image/jpeg", headers={"cache-control": FOREVER})
+    return Response(data, media_type="image/jpeg", headers={"cache-control": BRIEFLY})
 
 
 @router.get("/stacks/{stack}/noise", response_model=None, responses={202: {"model": Pending}})

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Query, Response
 from fastapi import Path as InPath
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, StreamingResponse
 
@@ -26,7 +26,7 @@ from cofuse.web.facts import histogram as count
 from cofuse.web.pyramid import OVERLAP, TILE
 from cofuse.web.retouching import painted_from
 from cofuse.web.schemas import AnyJSON, Job, JobRecord, Pending, PictureInfo, Strokes
-from cofuse.web.service import FOREVER, DoneJob, Here
+from cofuse.web.service import BRIEFLY, DoneJob, Here
 from cofuse.web.store import Missing, content_of
 from cofuse.web.viewer import MAPS, profile_of, result_file, result_of, strokes_of
 
@@ -73,18 +73,13 @@ def tile(
     place: Annotated[str, InPath(pattern=r"^[0-9]{1,6}_[0-9]{1,6}(\.[a-z]{3,4})?$")],
     here: Here,
     v: Annotated[int | None, Query(ge=0)] = None,
-    if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """One tile, numbered COLUMN_ROW as Deep Zoom does; the result's with its version ``v``."""
     column, row = (int(number) for number in place.partition(".")[0].split("_"))
-    version = job.retouched if name == "result" else 0
+    # The result changes when it is retouched: only an address that names its version can be kept.
+    fixed = name != "result" or v == job.retouched
     pyramid = here.viewer.pyramid(job, name)
-    tag = f'"{job.id}-{version}-{level}-{column}-{row}"'
-    # The result changes when it is retouched: only an address that names its version is for ever.
-    cached = name != "result" or v == version
-    headers = {"etag": tag, "cache-control": FOREVER if cached else "private, no-cache"}
-    if if_none_match == tag:
-        return Response(status_code=304, headers=headers)
+    headers = {"cache-control": BRIEFLY if fixed else "no-store"}
     kind = "image/png" if pyramid.lossless else "image/jpeg"
     return Response(pyramid.tile(level, column, row), 200, headers, kind)
 
