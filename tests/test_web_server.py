@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -129,3 +130,26 @@ def test_no_command_line_holds_the_token(tmp_path):
         path = Path(unquote(urlparse(words.strip()).path))
         assert path.stat().st_mode & 0o077 == 0
         assert server.token in path.read_text()
+
+
+@pytest.mark.slow
+def test_connections_that_ask_for_nothing_are_closed(tmp_path):
+    with RealServer("--data-dir", tmp_path / "data") as server:
+        port = server.client.base_url.port
+        silent, half, again = (
+            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) for _ in range(3)
+        )
+        half.sendall(b"GET / HT")
+        # One that was answered before is no better.
+        again.sendall(f"GET /api/info HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        assert again.recv(4096).startswith(b"HTTP/1.1 401")
+        again.sendall(b"GET / HT")
+        with server.client.stream("GET", "/api/events") as events:
+            lines = events.iter_lines()
+            assert next(lines)
+            for line in (silent, half, again):
+                while line.recv(4096):
+                    pass
+                line.close()
+            # Who is being answered stays: a sign of life comes every ten seconds.
+            until(lambda: "still here" in next(lines))

@@ -82,6 +82,7 @@ def serve(
     import uvicorn
 
     from cofuse.web.app import create_app
+    from cofuse.web.connections import Connection
     from cofuse.web.options import Config
     from cofuse.web.security import is_loopback
 
@@ -119,6 +120,7 @@ def serve(
                 server_header=False,
                 timeout_graceful_shutdown=_PATIENCE,
                 limit_concurrency=1000,
+                http=Connection,
             )
         )
         app.state.service.closing = lambda: server.should_exit
