@@ -145,6 +145,7 @@ def test_job_is_followed_to_its_end(client):
     assert told[-1]["state"] == "done" and told[-1]["progress"] == 1.0
     shares = [one["progress"] for one in told]
     assert shares == sorted(shares) and told[-1]["preview"] >= 1
+    assert all(one["stage"] for one in told if one["state"] == "running")
     assert told[-1]["result"]["names"] == ["f0.png", "f1.png", "f2.png"]
     assert "white" not in told[-1] and "frames" not in told[-1]
     preview = client.get(f"/api/jobs/{job}/preview?v=1")

@@ -52,7 +52,7 @@ def at_work(client, job):
     def look():
         record = client.get(f"/api/jobs/{job}").json()
         assert record["state"] in ("waiting", "running"), record
-        return record["stage"] and record
+        return record["total"] and record
 
     return until(look)
 
@@ -88,6 +88,17 @@ def test_one_runs_and_one_waits_and_more_are_refused(client, large):
             assert client.post(f"/api/jobs/{job}/cancel").json()["state"] == "cancelled"
         client.post(f"/api/jobs/{first}/cancel")
     assert finished(client, first)["state"] == "cancelled"
+
+
+def test_a_job_says_at_once_what_it_does(client):
+    stack = small_stack(client)
+    with halted(client):
+        job = start(client, stack)
+        record = until(
+            lambda: (one := client.get(f"/api/jobs/{job}").json())["state"] == "running" and one
+        )
+        assert record["stage"] == "reading"
+    assert finished(client, job)["state"] == "done"
 
 
 def test_cancelling_really_stops_and_leaves_the_worker_alive(client, large):
@@ -445,14 +456,14 @@ def test_stages_of_other_methods_stand_for_fusing():
     assert pace.step(Progress("align", 1, 2))[0] >= shares[2]
 
 
-def test_a_job_says_what_it_does_from_its_first_moment_to_its_last(tmp_path):
+def test_a_job_says_what_it_does_to_its_end(tmp_path):
     paths, folder = saved_frames(tmp_path, (300, 400)), tmp_path / "job"
     folder.mkdir()
     request, told = fusing_request(folder, paths, Options(sigma=0.0, depth=True)), []
     tasks.fuse(told.append, request=request, keep_frames=10**9)
     stages = [facts["stage"] for facts in told if "stage" in facts]
-    assert stages[0] == "reading" and stages[-1] == "writing"
-    order = ["reading", "hot pixels", "align", "frames", "fusion", "depth", "writing"]
+    assert stages[-1] == "writing"
+    order = ["hot pixels", "align", "frames", "fusion", "depth", "writing"]
     assert [stage for stage in order if stage in stages] == list(dict.fromkeys(stages))
     shares = [facts["progress"] for facts in told if "progress" in facts]
     assert shares == sorted(shares) and 0.5 < shares[-1] <= 1

@@ -77,7 +77,7 @@ class JobQueue:
             if job.is_over:  # cancelled while it waited
                 return
             self.worker.cancel.clear()
-            job.state, job.started = "running", now()
+            job.state, job.started, job.stage = "running", now(), "reading"
         try:
             self._run(job)
         except Exception as error:  # not even its record could be written

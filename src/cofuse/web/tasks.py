@@ -47,7 +47,6 @@ def fuse(send: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
     """
     start = time.perf_counter()
     folder = request.output.parent
-    send({"stage": "reading"})
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
