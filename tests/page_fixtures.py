@@ -85,7 +85,9 @@ def open_page(browser: Any, server: RealServer) -> Iterator[Any]:
         page.on(
             "console",
             lambda line: (
-                line.type != "error" or "409 (Conflict)" in line.text or wrong.append(line.text)
+                line.type != "error"
+                or "409 (Conflict)" in line.text
+                or wrong.append(f"{line.text} {line.location['url']}")
             ),
         )
         page.on("pageerror", lambda error: wrong.append(str(error)))

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import re
 import shlex
+import threading
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from cofuse.files import read_image, read_metadata
-from cofuse.operators import load_operator
+from cofuse.files import Metadata, read_image, read_metadata, write_image
+from cofuse.images import Stack
+from cofuse.web.colours import to_srgb
 from cofuse.web.options import Options, command_line
+from cofuse.web.reporting import Preview
 from tests.command_line import run
 from tests.web_server import (
     client_of,
@@ -92,6 +98,34 @@ def test_stack_can_be_put_in_order_renamed_and_taken_apart(client):
     assert client.get(f"/api/stacks/{stack}").status_code == 404
 
 
+def test_added_frames_leave_the_order_that_somebody_has_made(client):
+    pictures = [png(frame) for frame in frames(6)]
+    first = upload(client, {f"f{k}.png": pictures[k] for k in (1, 5, 3)})["stack"]
+
+    def names(stack: dict) -> list[str]:
+        return [frame["name"] for frame in stack["frames"]]
+
+    assert names(first) == ["f1.png", "f3.png", "f5.png"]
+    more = upload(client, {"f2.png": pictures[2]}, first["id"])["stack"]
+    assert names(more) == ["f1.png", "f2.png", "f3.png", "f5.png"]
+    turned = [frame["id"] for frame in more["frames"][::-1]]
+    client.patch(f"/api/stacks/{first['id']}", json={"order": turned})
+    last = upload(client, {"f4.png": pictures[4], "f0.png": pictures[0]}, first["id"])["stack"]
+    assert names(last) == ["f5.png", "f3.png", "f2.png", "f1.png", "f0.png", "f4.png"]
+
+
+def test_the_same_file_is_taken_once_and_that_is_said(client):
+    one, other = (png(frame) for frame in frames(2))
+    stack = upload(client, {"a.png": one})["stack"]["id"]
+    said = upload(client, {"a.png": one, "b.png": other}, stack)
+    assert [frame["name"] for frame in said["added"]] == ["b.png"]
+    assert said["refused"] == [{"name": "a.png", "error": "a.png is in the stack already"}]
+    # Another picture of the same name is another frame.
+    assert len(upload(client, {"a.png": other}, stack)["stack"]["frames"]) == 3
+    folder = client.service.store.stacks[stack].folder / "frames"
+    assert len(list(folder.iterdir())) == 6
+
+
 def test_frames_that_differ_are_a_problem_told_at_once(client):
     small, large = frames(1)[0], frames(1, (72, 100))[0]
     said = upload(client, {"a.png": png(small), "b.png": png(small), "c.png": png(large)})
@@ -111,6 +145,7 @@ def test_job_is_followed_to_its_end(client):
     assert told[-1]["state"] == "done" and told[-1]["progress"] == 1.0
     shares = [one["progress"] for one in told]
     assert shares == sorted(shares) and told[-1]["preview"] >= 1
+    assert all(one["stage"] for one in told if one["state"] == "running")
     assert told[-1]["result"]["names"] == ["f0.png", "f1.png", "f2.png"]
     assert "white" not in told[-1] and "frames" not in told[-1]
     preview = client.get(f"/api/jobs/{job}/preview?v=1")
@@ -130,12 +165,12 @@ def test_pictures_in_tiles(client, done):
         answer = client.get(tile)
         assert answer.headers["content-type"] == f"image/{picture['format']}"
         assert Image.open(io.BytesIO(answer.content)).size == (96, 72)
-        again = client.get(tile, headers={"if-none-match": answer.headers["etag"]})
-        assert again.status_code == 304
-        fixed = "immutable" in answer.headers["cache-control"]
-        assert fixed == (picture["name"] != "result")
+        # A browser keeps on its disk what it may: not for long, and only what stays as it is.
+        kept = "no-store" if picture["name"] == "result" else "private, max-age=600"
+        assert answer.headers["cache-control"] == kept
     base = f"/api/jobs/{job}/pictures"
-    assert "immutable" in client.get(f"{base}/result/tiles/7/0_0?v=0").headers["cache-control"]
+    named = client.get(f"{base}/result/tiles/7/0_0?v=0")
+    assert named.headers["cache-control"] == "private, max-age=600"
     for wrong in ("7/1_0", "9/0_0"):
         assert client.get(f"{base}/result/tiles/{wrong}").status_code == 404
     for wrong in ("x", "frame-3", "frame-٣", "frame--1", "frame-01", "..%2fresult"):
@@ -147,25 +182,39 @@ def test_facts_about_pixels_and_the_whole(client, done):
     pixel = client.get(f"/api/jobs/{job}/pixel?x=10&y=20").json()
     image = client.service.viewer.array(client.service.store.jobs[job], "result")
     assert pixel["value"] == image[20, 10].tolist()
-    assert pixel["frame_name"] == f"f{pixel['frame']}.png" and len(pixel["activity"]) == 3
-    assert pixel["activity_decided"] is False, "auto chooses by its model"
+    assert pixel["frame_name"] == f"f{pixel['frame']}.png"
+    assert pixel["activity"] is None, "auto chooses by its model"
+    assert pixel["colour"] == pixel["value"] and not pixel["painted"]
     assert client.get(f"/api/jobs/{job}/pixel?x=96&y=0").status_code == 422
     counts = client.get(f"/api/jobs/{job}/histogram").json()
     assert sum(counts["channels"]["g"]) == 96 * 72
     relief = client.get(f"/api/jobs/{job}/relief").json()
     assert len(relief["heights"]) == relief["columns"] * relief["rows"]
-    operator = client.get("/api/operator").json()
-    filters = load_operator(operator["name"]).filters
-    for shown, filter_ in zip(operator["filters"], filters, strict=True):
-        assert len(shown) == operator["side"] ** 2 and {min(shown), max(shown)} & {0, 255}
-        assert np.corrcoef(shown, filter_.ravel())[0, 1] > 0.999
 
 
 @pytest.mark.parametrize(("preset", "decided"), [("fast", True), ("paper", False)])
-def test_a_pixel_says_whether_its_activity_chose_the_frame(client, preset, decided):
+def test_a_pixel_tells_of_activity_only_if_that_chose_the_frame(client, preset, decided):
     job = finished(client, start(client, small_stack(client), preset=preset, sigma=0))["id"]
     pixel = client.get(f"/api/jobs/{job}/pixel?x=10&y=20").json()
-    assert pixel["activity_decided"] is decided
+    assert (pixel["activity"] is not None) is decided
+    if decided:
+        assert pixel["activity"].index(max(pixel["activity"])) == pixel["frame"]
+
+
+def test_a_painted_pixel_names_the_frame_that_was_painted(client):
+    job = finished(client, start(client, small_stack(client), preset="fast", sigma=0))["id"]
+    strokes = [
+        {"frame": 1, "radius": 12, "points": [[20, 30], [60, 30]]},
+        {"frame": 2, "radius": 6, "points": [[40, 30]]},
+    ]
+    assert client.put(f"/api/jobs/{job}/strokes", json={"strokes": strokes}).status_code == 200
+    for place, frame in (((25, 30), 1), ((41, 29), 2), ((40, 38), 1)):
+        pixel = client.get(f"/api/jobs/{job}/pixel?x={place[0]}&y={place[1]}").json()
+        assert pixel["painted"] and pixel["frame"] == frame, place
+        assert pixel["frame_name"] == f"f{frame}.png"
+        assert pixel["activity"] is pixel["confidence"] is None
+    for x, y in ((80, 30), (40, 45)):
+        assert not client.get(f"/api/jobs/{job}/pixel?x={x}&y={y}").json()["painted"]
 
 
 def test_noise_and_metrics_come_when_they_are_known(client, done):
@@ -279,6 +328,85 @@ def test_job_deleted_while_it_is_retouched_is_missed(client, monkeypatch):
     answer = client.put(f"/api/jobs/{job}/strokes", json={"strokes": [stroke]})
     assert answer.status_code == 404 and "no such job" in answer.json()["error"]
     assert not folder.exists()
+
+
+def in_srgb(linear: np.ndarray) -> np.ndarray:
+    """Values of sRGB for linear ones, both from 0 to 255."""
+    v = linear / 255
+    return 255 * np.where(v <= 0.0031308, 12.92 * v, 1.055 * v ** (1 / 2.4) - 0.055)
+
+
+def test_what_is_shown_is_in_srgb_and_downloads_keep_their_profile(client, tmp_path):
+    profiles = resources.files("cofuse").joinpath("data", "profiles")
+    linear = Metadata(icc=profiles.joinpath("linear-srgb.icc").read_bytes())
+    colours = np.array([[30, 60, 120], [200, 90, 40]], np.uint8)
+    picture = np.repeat(colours, 160, axis=0)[None].repeat(200, axis=0)
+    files = {}
+    for name in ("a.tif", "b.tif"):
+        write_image(tmp_path / name, picture, metadata=linear)
+        files[name] = (tmp_path / name).read_bytes()
+    stack = upload(client, files)["stack"]
+    options = {"preset": "fast", "sigma": 0, "align": False, "depth": True}
+    done = finished(client, start(client, stack["id"], **options))
+    assert done["state"] == "done", done
+    pictures = [f"/api/jobs/{done['id']}/pictures/{name}/tiles" for name in ("result", "frame-0")]
+    seen = [f"/api/stacks/{stack['id']}/frames/{stack['frames'][0]['id']}/thumbnail"]
+    seen += [f"{tiles}/{level}/0_0" for tiles in pictures for level in (8, 7)]
+    for address in seen:
+        shown = np.asarray(Image.open(io.BytesIO(client.get(address).content))).astype(float)
+        middle, side = shown.shape[0] // 2, shown.shape[1] // 8
+        assert shown[middle, side] == pytest.approx(in_srgb(colours[0]), abs=4), address
+    relief = client.get(f"/api/jobs/{done['id']}/relief").json()
+    shown = np.frombuffer(base64.b64decode(relief["colours"]), np.uint8).reshape(-1, 3)
+    assert shown[:2] == pytest.approx(in_srgb(colours[:1]).repeat(2, axis=0), abs=2)
+    Preview(tmp_path / "p.jpg", Stack.from_arrays([picture] * 2), 0, profile=linear.icc)
+    assert read_image(tmp_path / "p.jpg")[100, 40] == pytest.approx(
+        in_srgb(0.35 * colours[0]), abs=6
+    )
+    (tmp_path / "result.tif").write_bytes(client.get(f"/api/jobs/{done['id']}/download").content)
+    assert np.array_equal(read_image(tmp_path / "result.tif"), picture)
+    assert read_metadata(tmp_path / "result.tif").icc == linear.icc
+
+
+@pytest.mark.parametrize("profile", [None, b"", b"nonsense" * 40, bytes(200)])
+def test_profiles_that_cannot_be_used_change_nothing(profile):
+    for pixels in (np.full((3, 4, 3), 77, np.uint8), np.full((3, 4), 77, np.uint8)):
+        assert np.array_equal(to_srgb(profile)(pixels), pixels)
+
+
+def test_a_result_deleted_while_it_is_looked_at_is_missed_and_leaves_nothing(client):
+    """Several readers ask for all there is while the result goes; none meets an error of ours."""
+    stack = small_stack(client, size=(300, 400))
+    jobs = client.service.store.config.folder / "jobs"
+    for _ in range(6):
+        job = finished(client, start(client, stack, preset="fast", sigma=0, depth=True))["id"]
+        there = set(jobs.iterdir())
+        names = ["result", "average", "frame-0", "frame-1", "source", "confidence", "depth"]
+        asked = [f"pictures/{name}/tiles/{level}/0_0" for name in names for level in (9, 5)]
+        asked += ["download?format=png", "download", "relief", "histogram", "pixel?x=1&y=1"]
+        begun, answers = threading.Barrier(7), list[tuple[int, str]]()
+
+        def look(begun: Any, answers: Any, paths: list[str]) -> None:
+            begun.wait()
+            for path in paths:
+                answer = client.get(path)
+                answers.append((answer.status_code, answer.text[:100]))
+
+        paths = [f"/api/jobs/{job}/{path}" for path in asked]
+        turns = [paths[3 * turn :] + paths[: 3 * turn] for turn in range(6)]
+        readers = [threading.Thread(target=look, args=(begun, answers, turn)) for turn in turns]
+        for reader in readers:
+            reader.start()
+        begun.wait()
+        assert client.delete(f"/api/jobs/{job}").status_code == 204
+        for reader in readers:
+            reader.join()
+        assert {code for code, _ in answers} <= {200, 404}, set(answers)
+        assert len(answers) == 6 * len(asked)
+        assert set(jobs.iterdir()) == there - {jobs / job}
+        # No picture of it is held open.
+        held = Path("/proc/self/maps")
+        assert not held.exists() or job not in held.read_text()
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cofuse.errors import CofuseError
 from cofuse.images import Stack
 from cofuse.operators import load_operator
 from cofuse.web.facts import (
-    FILTERS_SHOWN,
+    activities,
     histogram,
     pixel_facts,
     relief_grid,
@@ -32,9 +32,9 @@ def test_activity_is_the_mean_of_patches_around_a_pixel(data, dtype, colour):
     shape = data.draw(st.integers(7, 40)), data.draw(st.integers(7, 40)), *((3,) if colour else ())
     stack = stack_of(*shape, dtype=dtype)
     y, x = (data.draw(st.integers(0, side - 1)) for side in shape[:2])
-    facts = pixel_facts(x, y, image=stack[1], stack=stack, maps={})
+    facts = pixel_facts(x, y, image=stack[1], maps={})
     operator = load_operator("separable-7")
-    for index, value in enumerate(facts["activity"]):
+    for index, value in enumerate(activities(x, y, stack)):
         patches = operator.activity(stack.luminance(index))
         # Corners of the patches of 7 that begin up to 9 pixels before it and end 9 behind it.
         rows, columns = (
@@ -59,42 +59,27 @@ def test_only_a_small_window_of_each_frame_is_read():
             return watched
 
     frame = np.zeros((200, 300), np.uint8)
-    facts = pixel_facts(150, 100, image=frame, stack=Watched([lambda: frame] * 3), maps={})
-    assert len(seen) == len(facts["activity"]) == 3 and 17**2 <= max(seen) <= 32**2
-
-
-def test_strongest_filters_come_first():
-    operator = load_operator("separable-7")
-    image = np.full((31, 31), 128.0)
-    image[12:19, 8:15] += 40 * operator.filters[23] / np.abs(operator.filters[23]).max()
-    stack = Stack.from_arrays([image.astype(np.float32)], white=255)
-    filters = pixel_facts(11, 15, image=stack[0], stack=stack, maps={})["filters"]
-    assert filters[0]["index"] == 23 and len(filters) == FILTERS_SHOWN
-    strengths = [found["strength"] for found in filters]
-    assert strengths == sorted(strengths, reverse=True)
-    assert filters[0]["strength"] == pytest.approx(
-        40 / np.abs(operator.filters[23]).max(), rel=1e-3
-    )
+    found = activities(150, 100, Watched([lambda: frame] * 3))
+    assert len(seen) == len(found) == 3 and 17**2 <= max(seen) <= 32**2
 
 
 def test_maps_are_read_at_the_pixel():
     stack = stack_of(20, 30, 3)
     index = np.arange(600, dtype=np.uint16).reshape(20, 30)
     maps = {"source": index, "confidence": index / 600, "depth": index / 2}
-    facts = pixel_facts(7, 3, image=stack[0], stack=stack, maps=maps)
+    facts = pixel_facts(7, 3, image=stack[0], maps=maps)
     assert (facts["x"], facts["y"], facts["frame"]) == (7, 3, 97)
     assert facts["confidence"] == 97 / 600 and facts["depth"] == 48.5
-    without = pixel_facts(7, 3, image=stack[0], stack=stack, maps={})
+    without = pixel_facts(7, 3, image=stack[0], maps={})
     assert without["frame"] is without["confidence"] is without["depth"] is None
 
 
 def test_pictures_below_patch_size_and_pixels_outside():
     stack = stack_of(4, 5)
-    facts = pixel_facts(4, 3, image=stack[0], stack=stack, maps={})
-    assert facts["activity"] == [0.0] * 3 and facts["filters"] == []
+    assert activities(4, 3, stack) is None
     for x, y in ((5, 0), (0, 4), (-1, 0)):
         with pytest.raises(CofuseError, match="no pixel"):
-            pixel_facts(x, y, image=stack[0], stack=stack, maps={})
+            pixel_facts(x, y, image=stack[0], maps={})
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.sampled_from([(), (3,)]))
@@ -138,3 +123,27 @@ def test_reliefs_of_any_shape(shape):
     # What spans hardly any frames stays flat.
     assert heights.min() >= 0 and heights.max() < 1e-3
     assert (colours == 128).all()
+
+
+@settings(max_examples=60)
+@example(2048, 1536)
+@example(6000, 4000)
+@example(1904, 1427)
+@example(159, 212)
+@given(st.integers(2, 6000), st.integers(2, 6000))
+def test_heights_and_colours_of_a_relief_lie_on_one_grid(width, height):
+    ramp = (np.arange(width, dtype=np.float32) + 0.5) / width
+    position = np.broadcast_to(ramp, (height, width))
+    heights, colours = relief_grid(position, position, white=1, last=1)
+    rows, columns = heights.shape
+    assert colours.shape == (rows, columns, 3) and max(rows, columns) <= 256
+    # Blocks are square and begin at the first pixel; both are means over the same of them.
+    step = -(-width // columns) if width >= height else -(-height // rows)
+    assert (rows, columns) == (-(-height // step), -(-width // step))
+    means = (np.arange(columns) + 0.5) * step / width
+    inner = slice(1, -1)  # the last block may be cut
+    shown = colours[..., 0] / 255
+    assert np.abs(shown[:, inner] - means[inner]).max(initial=0) < 0.003
+    near, far = np.quantile(shown, (0.005, 0.995))
+    expected = (far - np.clip(shown, near, far)) / max(far - near, 0.25)
+    assert np.abs(heights - expected)[:, inner].max(initial=0) < 0.03

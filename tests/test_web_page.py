@@ -15,6 +15,7 @@ from PIL import Image
 from cofuse.files import read_image
 from tests.command_line import run
 from tests.page_browser import drop, names, stack_of, wait_for_result, wait_until
+from tests.waiting import until
 from tests.web_server import RealServer, finished
 from tests.web_server import start as start_job
 
@@ -27,6 +28,23 @@ def start(page: Any) -> str:
     page.click("#fuse")
     page.wait_for_url(re.compile("#job="))
     return str(page.url.partition("#job=")[2])
+
+
+def test_the_file_that_a_browser_is_opened_with_leads_to_the_page(
+    browser: Any, tmp_path: Path
+) -> None:
+    opened = tmp_path / "opened"
+    script = tmp_path / "browser"
+    script.write_text(f'#!/bin/sh\necho "$1" > {opened}.new && mv {opened}.new {opened}\n')
+    script.chmod(0o700)
+    with RealServer("--data-dir", tmp_path / "data", browser=f"{script} %s") as server:
+        until(opened.exists)
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(opened.read_text().strip())
+        page.wait_for_selector("html[data-ready]")
+        assert page.url.rstrip("/") == server.address
+        context.close()
 
 
 def test_dropped_files_are_shown_in_natural_order_and_bad_ones_are_named(

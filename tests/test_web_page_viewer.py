@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
+from PIL import Image
 
 import cofuse
 from cofuse.depth.maps import colour_table
@@ -20,7 +23,7 @@ from tests.page_browser import (
     zoom_of,
 )
 from tests.waiting import settled, until
-from tests.web_server import RealServer
+from tests.web_server import RealServer, finished, png, start, upload
 
 pytest_plugins = ("tests.page_fixtures",)
 pytestmark = pytest.mark.slow
@@ -222,22 +225,25 @@ def test_a_click_tells_of_a_pixel(page: Any, server: RealServer, fused: str) -> 
     told = page.locator("#pixel-facts").inner_text()
     assert f"Frame {facts['frame'] + 1} · {facts['frame_name']}" in told
     assert " · ".join(str(value) for value in facts["value"]) in told
-    assert page.locator("#activity .bar").count() == 3
-    assert page.locator("#activity .bar.chosen").count() == 1
-    assert "auto chooses by another measure" in told
-    # The learned filters, and those that respond here.
-    operator = server.get("/api/operator")
-    page.wait_for_selector("#filters li.fires")
-    assert page.locator("#filters li").count() == len(operator["filters"])
-    firing = page.locator("#filters li.fires").evaluate_all(
-        "(items) => items.map((item) => Number(item.dataset.filter))"
-    )
-    assert sorted(firing) == sorted(item["index"] for item in facts["filters"])
+    assert not page.locator("#activity-group").is_visible()  # auto chose by its model
     # By the keyboard, too.
     page.fill("#pixel-x", "10")
     page.fill("#pixel-y", "20")
     page.keyboard.press("Enter")
     wait_until(page, "document.getElementById('pixel-table').innerText.includes('10, 20')")
+
+
+def test_activity_is_shown_where_it_chose_the_frame(
+    open_page: Any, server: RealServer, fused: str
+) -> None:
+    stack = server.get(f"/api/jobs/{fused}")["stack"]
+    job = finished(server.client, start(server.client, stack, preset="fast", sigma=0))["id"]
+    page = open_page(f"#job={job}")
+    wait_for_result(page)
+    page.click("#tab-pixel")
+    page.mouse.click(*on_screen(page, 120, 80))
+    page.wait_for_selector("#activity .bar >> nth=2")
+    assert page.locator("#activity .bar.chosen").count() == 1
 
 
 def test_histogram_metrics_and_facts(page: Any) -> None:
@@ -264,3 +270,49 @@ def test_the_relief_turns(page: Any) -> None:
     page.mouse.up()
     until(lambda: relief.screenshot() != turned)
     assert not page.locator("#viewer-problem").is_visible()
+
+
+def test_the_relief_of_a_picture_of_real_size(open_page: Any, server: RealServer) -> None:
+    """Left red and near, right blue and far: the surface must show each colour on its own side."""
+    rng = np.random.default_rng(0)
+    height, width = 1536, 2048
+    texture = rng.integers(60, 250, (height, width), np.uint8)
+    blurred = cv2.GaussianBlur(texture, (0, 0), 3)
+    left = np.arange(width) < width // 2
+    files = {}
+    for number, sharp in enumerate((left, ~left)):
+        frame = np.zeros((height, width, 3), np.uint8)
+        grey = np.where(sharp, texture, blurred)
+        frame[:, left, 0], frame[:, ~left, 2] = grey[:, left], grey[:, ~left]
+        files[f"{number}.png"] = png(frame)
+    stack = upload(server.client, files)["stack"]["id"]
+    options = {"preset": "fast", "sigma": 0, "align": False, "depth": True, "hot_pixels": "off"}
+    job = finished(server.client, start(server.client, stack, **options))
+    assert job["state"] == "done", job
+    page = open_page(f"#job={job['id']}")
+    wait_for_result(page)
+    page.check("input[value=relief]", force=True)
+    relief = page.locator("#relief")
+    relief.wait_for()
+    until(lambda: len(relief.screenshot()) > 20_000)
+    page.locator("#relief-height").fill("0")  # flat: all of it is seen
+    seen = np.asarray(Image.open(io.BytesIO(settled(relief.screenshot))).convert("RGB")).astype(int)
+    saturation = seen.max(axis=2) - seen.min(axis=2)
+    red, blue = ((saturation > 40) & (seen.argmax(axis=2) == channel) for channel in (0, 2))
+    assert min(red.sum(), blue.sum()) > 5000
+    # A straight line between them: hardly a pixel lies on the wrong side of the best one.
+    rows, columns = np.nonzero(red | blue)
+    side = np.where(red[rows, columns], -1.0, 1.0)
+    places = np.stack([rows, columns, np.ones_like(rows)], axis=1).astype(float)
+    line, *_ = np.linalg.lstsq(places, side, rcond=None)
+    assert np.mean(np.sign(places @ line) != side) < 0.01
+
+
+def test_a_relief_that_does_not_fit_together_is_refused(page: Any, fused: str) -> None:
+    def shortened(route: Any) -> None:
+        facts = route.fetch().json()
+        route.fulfill(json=facts | {"heights": facts["heights"][:-1]})
+
+    page.route(f"**/api/jobs/{fused}/relief", shortened)
+    page.check("input[value=relief]", force=True)
+    page.get_by_text("do not fit together").wait_for()

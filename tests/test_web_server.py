@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import socket
+from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 import pytest
 
+from cofuse.cli.serve import user_folder
 from tests.waiting import PATIENCE, until
 from tests.web_server import RealServer, finished, small_stack, start
 
@@ -66,14 +71,17 @@ def test_killed_server_leaves_results_and_no_processes(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
-def test_server_without_a_folder_leaves_nothing_behind(tmp_path, monkeypatch, how):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_results_stay_in_the_users_folder_and_that_is_said(tmp_path, monkeypatch, how):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr("sys.platform", "linux")
+    folder = user_folder()
+    assert folder == tmp_path / "cofuse"
     with RealServer() as server:
         assert server.address.startswith("http://127.0.0.1:")
-        (private,) = tmp_path.glob("cofuse-*")
-        assert private.stat().st_mode & 0o077 == 0
         client = server.client
+        done = finished(client, start(client, small_stack(client), preset="fast", sigma=0))
+        file = client.get(f"/api/jobs/{done['id']}/download").content
         job = start(client, small_stack(client))
         with client.stream("GET", f"/api/jobs/{job}/events") as events:
             until(lambda: next(events.iter_lines()))
@@ -81,4 +89,67 @@ def test_server_without_a_folder_leaves_nothing_behind(tmp_path, monkeypatch, ho
             server.process.wait(PATIENCE)
     code, said = server.process.returncode, server.said
     assert code == 0 and "Ctrl-C" in said and "Traceback" not in said, said
-    assert not list(tmp_path.glob("cofuse-*"))
+    last = said.splitlines()[-1]
+    # The second job may just have ended.
+    assert said.count(str(folder)) == 2 and re.search(r"\d results? and 2 stacks", last), said
+    for path in folder.rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+    with RealServer() as server:
+        assert server.client.get(f"/api/jobs/{done['id']}/download").content == file
+
+
+@pytest.mark.parametrize(
+    ("system", "variable", "end"),
+    [
+        ("linux", "XDG_DATA_HOME", ".local/share/cofuse"),
+        ("darwin", "", "Library/Application Support/cofuse"),
+        ("win32", "LOCALAPPDATA", "AppData/Local/cofuse"),
+    ],
+)
+def test_every_system_has_a_place_for_the_data_of_users(monkeypatch, system, variable, end):
+    monkeypatch.setattr("sys.platform", system)
+    for name in ("XDG_DATA_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    assert user_folder() == Path.home() / end
+    if variable:
+        monkeypatch.setenv(variable, "/elsewhere")
+        assert user_folder() == Path("/elsewhere/cofuse")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the browser is a shell script")
+def test_no_command_line_holds_the_token(tmp_path):
+    """Any user of the machine can read with which words a browser was started."""
+    seen = tmp_path / "seen"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$@" > {seen}.new && mv {seen}.new {seen}\n')
+    browser.chmod(0o700)
+    with RealServer("--data-dir", tmp_path / "data", browser=f"{browser} %s") as server:
+        until(seen.exists)
+        words = seen.read_text()
+        assert server.token not in words
+        path = Path(unquote(urlparse(words.strip()).path))
+        assert path.stat().st_mode & 0o077 == 0
+        assert server.token in path.read_text()
+
+
+@pytest.mark.slow
+def test_connections_that_ask_for_nothing_are_closed(tmp_path):
+    with RealServer("--data-dir", tmp_path / "data") as server:
+        port = server.client.base_url.port
+        silent, half, again = (
+            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) for _ in range(3)
+        )
+        half.sendall(b"GET / HT")
+        # One that was answered before is no better.
+        again.sendall(f"GET /api/info HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        assert again.recv(4096).startswith(b"HTTP/1.1 401")
+        again.sendall(b"GET / HT")
+        with server.client.stream("GET", "/api/events") as events:
+            lines = events.iter_lines()
+            assert next(lines)
+            for line in (silent, half, again):
+                while line.recv(4096):
+                    pass
+                line.close()
+            # Who is being answered stays: a sign of life comes every ten seconds.
+            until(lambda: "still here" in next(lines))

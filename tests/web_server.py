@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -146,16 +146,25 @@ def finished(client: Any, job: str) -> dict[str, Any]:
 class RealServer:
     """``cofuse serve`` in a process of its own, and a client of it with the token."""
 
-    def __init__(self, *options: object, port: int = 0) -> None:
+    def __init__(
+        self,
+        *options: object,
+        port: int = 0,
+        within: Sequence[str] = (),
+        browser: str | None = None,
+    ) -> None:
+        """Start it with these options, by the command ``within`` and with a browser, if given."""
+        shown = {} if browser is None else {"BROWSER": browser}
         # Not a pipe: one that is not read could fill up.
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "cofuse", "serve", "--port", str(port), "--no-open"]
+            [*within, sys.executable, "-m", "cofuse", "serve", "--port", str(port)]
+            + ["--no-open"] * (browser is None)
             + [str(option) for option in options],
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"} | shown,
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline().strip()

@@ -6,9 +6,11 @@ import { bytes, frameCount, seconds, sentence } from "../js/words.js";
 test("a time never has sixty seconds or sixty minutes", () => {
   assert.equal(seconds(0.4), "a second");
   assert.equal(seconds(59.4), "59 s");
-  assert.equal(seconds(59.6), "1 min 0 s");
-  assert.equal(seconds(119.7), "2 min 0 s");
-  assert.equal(seconds(3599.9), "1 h 0 min");
+  assert.equal(seconds(59.6), "1 min");
+  assert.equal(seconds(61.6), "1 min 2 s");
+  assert.equal(seconds(119.7), "2 min");
+  assert.equal(seconds(3599.9), "1 h");
+  assert.equal(seconds(3700), "1 h 2 min");
   for (let value = 0; value < 8000; value += 0.1) assert.doesNotMatch(seconds(value), /\b60\b/);
 });
 

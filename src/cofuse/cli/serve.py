@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import importlib.util
 import os
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import webbrowser
 from collections.abc import Iterator
@@ -20,10 +20,12 @@ from cofuse.arguments import check, check_number
 from cofuse.cli import say
 from cofuse.cli.application import Flag, Whole
 from cofuse.errors import CofuseError
-from cofuse.images.memory import parse_size
+from cofuse.images.memory import format_size, parse_size
 
 if TYPE_CHECKING:
     import uvicorn
+
+    from cofuse.web.store import Store
 
 _PORT, _PORTS_TRIED = 8765, 40
 #: Seconds that open answers may take when the server stops.
@@ -53,8 +55,7 @@ def serve(
     port
         The port; 0 for any that is free, by default 8765 or the next that is free.
     data_dir
-        Keep stacks and results in this folder, over restarts too; by default they go with the
-        server.
+        Keep stacks and results in this folder; by default in one of your own data.
     demo
         Have a sample stack at hand.
     no_open
@@ -81,6 +82,7 @@ def serve(
     import uvicorn
 
     from cofuse.web.app import create_app
+    from cofuse.web.connections import Connection
     from cofuse.web.options import Config
     from cofuse.web.security import is_loopback
 
@@ -107,7 +109,7 @@ def serve(
             f"warning: other machines can reach {host}; whoever learns the token can use this "
             "server, and the traffic is not encrypted"
         )
-    with _listening(host, port) as listener, _folder(data_dir) as folder:
+    with _listening(host, port) as listener, _taken(data_dir or user_folder()) as folder:
         config = configured(folder=folder, host=host, port=listener.getsockname()[1])
         app = create_app(config)
         server = uvicorn.Server(
@@ -118,6 +120,7 @@ def serve(
                 server_header=False,
                 timeout_graceful_shutdown=_PATIENCE,
                 limit_concurrency=1000,
+                http=Connection,
             )
         )
         app.state.service.closing = lambda: server.should_exit
@@ -127,10 +130,35 @@ def serve(
             # The port listens already: who comes early waits until the server answers.
             print(address, flush=True)
             say("the page is served at this address; stop it with Ctrl-C")
+            say(f"stacks and results are kept in {folder}")
             if not no_open and can_show():
-                # Some browsers do not return until they are closed.
-                threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+                with contextlib.suppress(OSError):  # a full disk; the address is printed anyway
+                    words = (_entrance(folder, address),)
+                    # Some browsers do not return until they are closed.
+                    threading.Thread(target=webbrowser.open, args=words, daemon=True).start()
             server.run(sockets=[listener])
+        say(f"stopped; {_kept(app.state.service.store)} in {folder}")
+
+
+def _kept(store: Store) -> str:
+    """What a server leaves behind, in words."""
+    from cofuse.web.store import folder_bytes
+
+    results, stacks = sum(job.result is not None for job in store.jobs.all()), len(store.stacks)
+    size = format_size(folder_bytes(store.config.folder))
+    words = f"{results} result{'s' * (results != 1)} and {stacks} stack{'s' * (stacks != 1)}"
+    return f"{words} ({size}) are kept"
+
+
+def user_folder() -> Path:
+    """The folder of this user's data where this system keeps such folders."""
+    if sys.platform == "win32":
+        folder = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        folder = Path.home() / "Library" / "Application Support"
+    else:
+        folder = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(folder) / "cofuse"
 
 
 def _size(name: str, text: str) -> int:
@@ -172,13 +200,20 @@ def _listening(host: str, port: int | None) -> Iterator[socket.socket]:
 
 
 @contextlib.contextmanager
-def _folder(data_dir: Path | None) -> Iterator[Path]:
-    """A private folder that goes with the server, or the one that stays."""
-    if data_dir is None:
-        with tempfile.TemporaryDirectory(prefix="cofuse-", ignore_cleanup_errors=True) as name:
-            yield Path(name).resolve()
-        return
-    folder = data_dir.absolute()
+def _taken(folder: Path) -> Iterator[Path]:
+    """Take a folder for this server, and see to it that what is written is its user's alone."""
+    folder = folder.absolute()
+    before = os.umask(0o077)
+    try:
+        with _locked(folder):
+            yield folder
+    finally:
+        os.umask(before)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let no other server use a folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = (folder / ".lock").open("w")
@@ -191,8 +226,30 @@ def _folder(data_dir: Path | None) -> Iterator[Path]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                raise CofuseError(f"{folder} is in use by another server; stop it first") from error
-        yield folder
+                raise CofuseError(
+                    f"{folder} is in use by another server; open its page, stop it, or name "
+                    "another folder with --data-dir"
+                ) from error
+        yield
+
+
+def _entrance(folder: Path, address: str) -> str:
+    """Write a file that leads to the page; return its address.
+
+    All users of a machine can read the command line of a browser, but nobody else this file.
+    """
+    path = folder / "open.html"
+    path.unlink(missing_ok=True)
+    path.touch(0o600)
+    target = html.escape(address)
+    path.write_text(
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>cofuse</title>'
+        '<meta name="referrer" content="no-referrer">'
+        f'<meta http-equiv="refresh" content="0; url={target}">'
+        f'<a href="{target}">cofuse</a></html>',
+        "utf-8",
+    )
+    return path.as_uri()
 
 
 def can_show() -> bool:
@@ -204,7 +261,7 @@ def can_show() -> bool:
 
 @contextlib.contextmanager
 def _ending_gently(server: uvicorn.Server) -> Iterator[None]:
-    """Let a closed terminal or a shutdown end the server as Ctrl-C does, folder and all."""
+    """Let a closed terminal or a shutdown end the server as Ctrl-C does."""
 
     def end(*_: object) -> None:
         server.should_exit = True

@@ -179,7 +179,7 @@ def write_aligned(
         alpha = None if alphas is None else alphas[done]
         place = transaction.place(paths[index])
         write(place, stack[done], metadata=frames.metadata_of(index), alpha=alpha)
-        progress(Progress("write", done + 1, len(stack)))
+        progress(Progress("writing", done + 1, len(stack)))
 
 
 def _writer(request: Request, stack: Stack, alphas: Stack | None) -> Callable[..., Path]:

@@ -34,7 +34,7 @@ from cofuse.jobs.options import (
     noise_of,
 )
 from cofuse.jobs.report import Outcome, fusion_report
-from cofuse.progress import Preview, ProgressCallback, shortage_told, silent
+from cofuse.progress import Preview, Progress, ProgressCallback, shortage_told, silent
 from cofuse.sensor import NoiseLaw, estimate_noise
 
 __all__ = ["Job", "Outcome", "fuse_files", "noise_of_files"]
@@ -146,8 +146,11 @@ class Job:
                 frames=frames,
             )
             with timed("writing", seconds):
+                count = 1 + len(self._outputs)
+                progress(Progress("writing", 0, count))
                 outputs.write_picture(picture, outcome)
-                for output in self._outputs:
+                for done, output in enumerate(self._outputs, start=1):
+                    progress(Progress("writing", done, count))
                     output.write(transaction, outcome)
             seconds["total"] = time.perf_counter() - start
             outcome.report.update(fusion_report(outcome, self.settings, seconds) | self._facts)

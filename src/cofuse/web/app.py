@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
+import os
 from collections.abc import AsyncIterator
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, suppress
@@ -26,7 +27,7 @@ from cofuse.web.options import Config
 from cofuse.web.schemas import Device, ErrorLine, Info, Limits, Preset
 from cofuse.web.security import AccessMiddleware, refusal
 from cofuse.web.service import Here, Service
-from cofuse.web.store import Busy, Full, Missing
+from cofuse.web.store import DISK_FULL, Busy, Full, Missing, is_full
 
 __all__ = ["create_app"]
 
@@ -48,9 +49,9 @@ _DEVICES = {
 
 #: Status of the answer to an error; the first kind that fits counts.
 _STATUSES = {ClientDisconnect: 400, Missing: 404, Busy: 409, CancelledError: 409}
-_STATUSES |= {CofuseError: 422, Full: 429}
+_STATUSES |= {CofuseError: 422, Full: 429, FileNotFoundError: 404, OSError: 500}
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorLine} for status in (401, 403, 404, 409, 413, 422, 429)
+    status: {"model": ErrorLine} for status in (401, 403, 404, 409, 413, 422, 429, 507)
 }
 
 
@@ -135,8 +136,18 @@ async def _answer(request: Request, error: Exception) -> Response:
         return refusal(error.status_code, str(error.detail), error.headers)
     if isinstance(error, RequestValidationError):
         return refusal(422, _first_mistake(request, error))
+    store = request.app.state.service.store
+    for word, records in (("job", store.jobs), ("stack", store.stacks)):
+        named = request.path_params.get(word)
+        if named is not None and named not in records:  # deleted, perhaps at this moment
+            return refusal(404, f"there is no such {word}")
+    if is_full(error):
+        return refusal(507, DISK_FULL)
     status = next(status for kind, status in _STATUSES.items() if isinstance(error, kind))
-    return refusal(status, str(error) or "the request broke off")
+    if isinstance(error, OSError):
+        return refusal(status, f"a file of the server cannot be used ({error.strerror})")
+    line = str(error).replace(f"{store.config.folder}{os.sep}", "")
+    return refusal(status, line or "the request broke off")
 
 
 def _first_mistake(request: Request, error: RequestValidationError) -> str:

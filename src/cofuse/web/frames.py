@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import math
 import re
 import threading
@@ -10,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cofuse.errors import CofuseError
-from cofuse.files import write_image
+from cofuse.files import read_metadata, write_image
 from cofuse.files.reading import inspect_file, stated_white
 from cofuse.files.sources import format_of, natural_key
 from cofuse.files.tiff import has_more_pages
 from cofuse.images import Stack as Pictures
 from cofuse.images.memory import available_memory
-from cofuse.web.pyramid import eight_bits, encoded
+from cofuse.web.colours import eight_bits, to_srgb
+from cofuse.web.pyramid import encoded
 from cofuse.web.schemas import FrameRecord, Refused, StackRecord
 from cofuse.web.store import Store, new_id
 
@@ -57,40 +59,73 @@ def thumbnail_path(path: Path) -> Path:
 def add_frames(
     store: Store, stack: StackRecord, arrived: list[Arrived]
 ) -> tuple[list[FrameRecord], list[Refused]]:
-    """Check files and add the good ones to a stack, in the natural order of their names."""
-    added, refused = [], []
-    for file in arrived:
-        name = clean_name(file.name, "frame")
-        try:
-            with _decoding:
-                frame = _look_at(file.path, name, store)
-            with store.lock:
-                store.stacks[stack.id]  # it may have been deleted meanwhile
-                most = store.config.max_frames
-                if stack.pages + frame.pages > most:
-                    raise CofuseError(f"{name} is one frame too many; a stack may have {most}")
+    """Check files and add the good ones to a stack.
+
+    They come in the natural order of their names: among the frames that are there if those are in
+    it as well, else, as somebody has put those in another order, after them.
+    """
+    good: list[tuple[Arrived, FrameRecord]] = []
+    refused: list[Refused] = []
+    added: list[FrameRecord] = []
+    try:
+        for file in arrived:
+            name = clean_name(file.name, "frame")
+            try:
+                with _decoding:
+                    good.append((file, _look_at(file.path, name, store)))
+            except CofuseError as error:
+                line = " ".join(str(error).replace(str(file.path), name).split())
+                refused.append(Refused(name=name, error=line))
+        with store.lock:
+            store.stacks[stack.id]  # it may have been deleted meanwhile
+            most, pages = store.config.max_frames, stack.pages
+            for file, frame in good:
+                there = any(
+                    _is_same(store, stack, file, frame, one) for one in stack.frames + added
+                )
+                if there or pages + frame.pages > most:
+                    too_many = f"one frame too many; a stack may have {most}"
+                    why = "in the stack already" if there else too_many
+                    refused.append(Refused(name=frame.name, error=f"{frame.name} is {why}"))
+                    continue
+                pages += frame.pages
                 target = store.frame_path(stack.id, frame)
                 file.path.rename(target)
                 thumbnail_path(file.path).rename(thumbnail_path(target))
-                stack.frames.append(frame)
-                store.size += frame.bytes
                 added.append(frame)
-        except CofuseError as error:
-            line = " ".join(str(error).replace(str(file.path), name).split())
-            refused.append(Refused(name=name, error=line))
-        except OSError as error:
-            refused.append(Refused(name=name, error=f"{name} cannot be kept: {error.strerror}"))
-        finally:
-            file.path.unlink(missing_ok=True)
-            thumbnail_path(file.path).unlink(missing_ok=True)
-    with store.lock:
-        store.stacks[stack.id]
-        if added:
-            # A new list: one that is being sorted looks empty to other threads.
-            stack.frames = sorted(stack.frames, key=lambda frame: natural_key(frame.name))
-            stack.noise = None
-            store.stacks.save(stack)
+            if added:
+                is_ordered = stack.frames == _in_order(stack.frames)
+                frames = [*stack.frames, *_in_order(added)]
+                frames = _in_order(frames) if is_ordered else frames
+                store.stacks.change(stack, frames=frames, noise=None)
+                store.size += sum(frame.bytes for frame in added)
+    except BaseException:  # none is kept that the record does not know
+        for frame in added:
+            _delete(store.frame_path(stack.id, frame))
+        raise
+    finally:
+        for file in arrived:
+            _delete(file.path)
     return added, refused
+
+
+def _in_order(frames: list[FrameRecord]) -> list[FrameRecord]:
+    return sorted(frames, key=lambda frame: natural_key(frame.name))
+
+
+def _is_same(
+    store: Store, stack: StackRecord, file: Arrived, frame: FrameRecord, other: FrameRecord
+) -> bool:
+    """Whether a file that arrived is a frame that is there, by name and content."""
+    if (frame.name, frame.bytes) != (other.name, other.bytes):
+        return False
+    return filecmp.cmp(file.path, store.frame_path(stack.id, other), shallow=False)
+
+
+def _delete(path: Path) -> None:
+    """Delete a frame's file, and its thumbnail."""
+    path.unlink(missing_ok=True)
+    thumbnail_path(path).unlink(missing_ok=True)
 
 
 def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
@@ -114,7 +149,7 @@ def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
         raise CofuseError(f"{name} does not fit into memory; make it smaller")
     white = None if first.dtype.kind == "f" else stated_white(pictures, path)
     pixels = Pictures.from_arrays([first.decode()], white=white, names=[name])
-    thumbnail_path(path).write_bytes(_thumbnail(pixels))
+    thumbnail_path(path).write_bytes(_thumbnail(pixels, read_metadata(path).icc))
     return FrameRecord(
         id=new_id(),
         name=name,
@@ -129,7 +164,7 @@ def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
     )
 
 
-def _thumbnail(stack: Pictures) -> bytes:
+def _thumbnail(stack: Pictures, profile: bytes | None) -> bytes:
     """The first frame as a JPEG of at most `_THUMBNAIL` pixels a side."""
     import cv2
 
@@ -138,7 +173,7 @@ def _thumbnail(stack: Pictures) -> bytes:
     scale = min(1.0, _THUMBNAIL / max(levels.shape[:2]))
     width, height = (max(1, round(scale * side)) for side in levels.shape[1::-1])
     small = cv2.resize(levels, (width, height), interpolation=cv2.INTER_AREA)
-    return encoded(eight_bits(small, 255.0))
+    return encoded(to_srgb(profile)(eight_bits(small, 255.0)))
 
 
 def add_sample(store: Store) -> StackRecord:

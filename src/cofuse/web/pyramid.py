@@ -20,9 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.images import Pixels
+from cofuse.web.arrays import Put, mapped, written_by_parts
+from cofuse.web.colours import Shown, eight_bits, to_srgb
 from cofuse.web.store import Missing
 
-__all__ = ["OVERLAP", "TILE", "Pyramid", "block_means", "eight_bits", "encoded", "map_pyramid"]
+__all__ = ["OVERLAP", "TILE", "Pyramid", "block_means", "encoded", "map_pyramid"]
 
 #: Side of a tile, and by how much it reaches into each of its neighbours.
 TILE, OVERLAP = 256, 1
@@ -31,7 +33,6 @@ _QUALITY = 88
 #: Levels that are made of one band of rows: 64 rows end as one row of the last of them.
 _BAND_LEVELS = 6
 
-Shown = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
 
@@ -41,7 +42,8 @@ class Pyramid:
     ``pixels``, shape (H, W) or (H, W, 3), may be a mapped file. The smaller levels are kept in
     ``file``, a ``.npy``, and made if it is not there. ``white`` is the value shown as white, or as
     the last of ``colours``, shape (N, 3), if a picture of shape (H, W) is shown by them; 0 is black
-    or the first. Tiles are PNG if ``lossless``, else JPEG.
+    or the first. Colours of a ``profile`` (ICC) are shown as sRGB. Tiles are PNG if ``lossless``,
+    else JPEG.
     """
 
     def __init__(
@@ -50,12 +52,14 @@ class Pyramid:
         file: Path,
         *,
         white: float,
+        profile: bytes | None = None,
         colours: Shown | None = None,
         lossless: bool = False,
     ) -> None:
         self.height, self.width = int(pixels.shape[0]), int(pixels.shape[1])
         self.lossless = lossless
         self._pixels, self._file, self._white, self._colours = pixels, file, white, colours
+        self._to_srgb = to_srgb(profile)
         self._smaller: list[Shown] = []
         self._making = threading.Lock()
 
@@ -84,9 +88,9 @@ class Pyramid:
         return np.ascontiguousarray(self._levels()[self.top - 1 - level][part])
 
     def _shown(self, part: NDArray[Any]) -> Shown:
-        """Turn values into 8 bits a channel; brightness is not bent."""
+        """Turn values into 8 bits a channel."""
         if self._colours is None:
-            return eight_bits(part, self._white)
+            return self._to_srgb(eight_bits(part, self._white))
         last = len(self._colours) - 1
         numbers = np.rint(np.clip(part * np.float32(last / self._white), 0, last))
         return np.take(self._colours, numbers.astype(np.intp), axis=0)
@@ -96,38 +100,36 @@ class Pyramid:
         channels = self._pixels.shape[2:] if self._colours is None else (3,)
         shapes = [(*self.size(level)[::-1], *channels) for level in reversed(range(self.top))]
         *ends, total = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
-
-        def cut(flat: Shown) -> list[Shown]:
-            parts = zip(np.split(flat, ends), shapes, strict=True)
-            return [part.reshape(shape) for part, shape in parts]
-
         with self._making:
             if not self._smaller:
                 flat = _kept(self._file, total)
                 if flat is None:
-                    self._file.parent.mkdir(parents=True, exist_ok=True)
-                    new = self._file.with_suffix(".new")
-                    flat = np.lib.format.open_memmap(new, "w+", np.uint8, (total,))
-                    self._fill(cut(flat))
-                    new.replace(self._file)
-                self._smaller = cut(flat)
+                    self._file.parent.mkdir(exist_ok=True)
+                    with written_by_parts(self._file, (total,), np.uint8) as put:
+                        self._fill(put, shapes, [0, *ends])
+                    flat = mapped(self._file)
+                parts = zip(np.split(flat, ends), shapes, strict=True)
+                self._smaller = [part.reshape(shape) for part, shape in parts]
         return self._smaller
 
-    def _fill(self, levels: list[Shown]) -> None:
-        """Fill the smaller levels band by band; means are not rounded on their way down."""
-        near, far = levels[:_BAND_LEVELS], levels[_BAND_LEVELS:]
-        smallest = np.empty(near[-1].shape, np.float32)
-        step = 1 << len(near)
+    def _fill(self, put: Put, shapes: list[tuple[int, ...]], starts: list[int]) -> None:
+        """Write the smaller levels band by band; means are not rounded on their way down."""
+
+        def write(level: int, row: int, rows: Floats) -> None:
+            put(starts[level] + row * math.prod(shapes[level][1:]), np.rint(rows).astype(np.uint8))
+
+        near = min(_BAND_LEVELS, len(shapes))
+        smallest = np.empty(shapes[near - 1], np.float32)
+        step = 1 << near
         for number, top in enumerate(range(0, self.height, step)):
             small = self._shown(self._pixels[top : top + step, :]).astype(np.float32)
-            for depth, level in enumerate(near, start=1):
+            for level in range(near):
                 small = block_means(small, 2)
-                start = number * (step >> depth)
-                level[start : start + len(small)] = np.rint(small)
+                write(level, number * (step >> (level + 1)), small)
             smallest[number : number + 1] = small
-        for level in far:
+        for level in range(near, len(shapes)):
             smallest = block_means(smallest, 2)
-            level[:] = np.rint(smallest)
+            write(level, 0, smallest)
 
 
 def map_pyramid(name: str, pixels: Pixels, frames: int, file: Path) -> Pyramid:
@@ -146,7 +148,7 @@ def map_pyramid(name: str, pixels: Pixels, frames: int, file: Path) -> Pyramid:
 def _kept(file: Path, size: int) -> Shown | None:
     """Map a file with ``size`` bytes of levels; None if it is missing or not whole."""
     try:
-        flat: NDArray[Any] = np.load(file, mmap_mode="r")
+        flat = mapped(file)
     except (OSError, ValueError):
         return None
     return flat if flat.shape == (size,) and flat.dtype == np.uint8 else None
@@ -155,13 +157,6 @@ def _kept(file: Path, size: int) -> Shown | None:
 def _span(number: int, size: int) -> slice:
     """Pixels of the tile with this number along a side, with its overlap."""
     return slice(max(number * TILE - OVERLAP, 0), min((number + 1) * TILE + OVERLAP, size))
-
-
-def eight_bits(values: NDArray[Any], white: float) -> Shown:
-    """Scale values from 0 to ``white`` to 8 bits; those beyond are clipped."""
-    if values.dtype == np.uint8 and white == 255:
-        return np.array(values)
-    return np.rint(np.clip(values * np.float32(255 / white), 0, 255)).astype(np.uint8)
 
 
 def block_means(picture: Floats, step: int) -> Floats:

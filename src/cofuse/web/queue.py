@@ -17,7 +17,7 @@ from cofuse.images.memory import available_memory, parse_size
 from cofuse.jobs.options import check_options
 from cofuse.web.options import Config, Options, command_line, fusing_request
 from cofuse.web.schemas import JobRecord, Result, StackRecord, now
-from cofuse.web.store import Full, Missing, Store
+from cofuse.web.store import DISK_FULL, Full, Missing, Store, is_full
 from cofuse.web.tasks import fuse
 from cofuse.web.worker import Cancelled, Worker
 
@@ -77,19 +77,23 @@ class JobQueue:
             if job.is_over:  # cancelled while it waited
                 return
             self.worker.cancel.clear()
-            job.state, job.started = "running", now()
+            job.state, job.started, job.stage = "running", now(), "reading"
         try:
             self._run(job)
         except Exception as error:  # not even its record could be written
             job.state, job.ended = "failed", now()
-            job.error = f"the job's files cannot be written ({type(error).__name__})"
+            job.error = (
+                DISK_FULL
+                if is_full(error)
+                else f"the job's files cannot be written ({type(error).__name__})"
+            )
             job.version += 1
         with suppress(OSError):
             self.store.clean_up()
 
     def _run(self, job: JobRecord) -> None:
         store = self.store
-        store.save_job(job)
+        store.change_job(job)
         frames = [store.frame_path(job.stack, frame) for frame in job.frames]
         # What to say instead of our own paths.
         names = {f"{folder}{os.sep}": "" for folder in (job.folder, frames[0].parent)}
@@ -106,10 +110,17 @@ class JobQueue:
             options = {"request": request, "keep_frames": self.config.keep_frames}
             found = with_own_names(self.worker.run(fuse, options, take), names)
             write_json(job.folder / "report.json", found["report"], overwrite=True)
-            job.result, job.white = Result.model_validate(found["result"]), found["white"]
-            job.state, job.ended, job.progress = "done", now(), 1.0
-            job.seconds_left, job.stage, job.done = None, "", job.total
-            store.save_job(job)
+            store.change_job(
+                job,
+                result=Result.model_validate(found["result"]),
+                white=found["white"],
+                state="done",
+                ended=now(),
+                progress=1.0,
+                seconds_left=None,
+                stage="",
+                done=job.total,
+            )
         except Cancelled:
             if self.worker.closing.is_set():
                 store.finish(job, "interrupted", "the server was stopped while the job was running")

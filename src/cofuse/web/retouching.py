@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -23,7 +23,15 @@ from cofuse.images.tiles import tiles_of
 from cofuse.sensor import NoiseLaw
 from cofuse.web.blending import blend
 
-__all__ = ["LARGEST_RADIUS", "MOST_POINTS", "RestoredFrames", "Stroke", "Way", "retouch"]
+__all__ = [
+    "LARGEST_RADIUS",
+    "MOST_POINTS",
+    "RestoredFrames",
+    "Stroke",
+    "Way",
+    "painted_from",
+    "retouch",
+]
 
 LARGEST_RADIUS, MOST_POINTS = 500.0, 100_000
 #: No picture has pixels beyond this coordinate.
@@ -172,6 +180,20 @@ def retouch(
         if window is not None:
             _paint(result[window], frames.part_reader(stroke.frame), stroke, window, side)
     return result
+
+
+def painted_from(strokes: Sequence[Stroke], x: int, y: int, shape: tuple[int, ...]) -> int | None:
+    """Number of the frame that strokes painted last at a pixel; None if none reaches it."""
+    for stroke in reversed(strokes):
+        window = stroke.window(shape)
+        if window is None or not all(
+            side.start <= place < side.stop for side, place in zip(window, (y, x), strict=True)
+        ):
+            continue
+        here = Way(stroke, (slice(y, y + 1), slice(x, x + 1)))
+        if here.depth(slice(0, 1), slice(0, 1))[0, 0] > 0:
+            return stroke.frame
+    return None
 
 
 def _paint(picture: Pixels, read: PartReader, stroke: Stroke, window: Window, side: int) -> None:

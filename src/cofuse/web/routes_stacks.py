@@ -20,7 +20,7 @@ from cofuse.web.schemas import (
     StackRecord,
     Uploaded,
 )
-from cofuse.web.service import FOREVER, JPEG, AnyStack, Here
+from cofuse.web.service import BRIEFLY, JPEG, AnyStack, Here
 from cofuse.web.store import Busy, Missing, content_of
 
 __all__ = ["router"]
@@ -61,15 +61,16 @@ async def one_stack(stack: AnyStack) -> StackRecord:
 @router.patch("/stacks/{stack}", response_model=Stack)
 def change_stack(stack: AnyStack, change: StackChange, here: Here) -> StackRecord:
     """Give a stack another name, its frames another order."""
+    values: dict[str, Any] = {}
     with here.store.lock:
         if change.order is not None:
             by_id = {frame.id: frame for frame in stack.frames}
             if sorted(change.order) != sorted(by_id):
                 raise CofuseError("the order must name every frame of the stack once")
-            stack.frames = [by_id[identifier] for identifier in change.order]
+            values["frames"] = [by_id[identifier] for identifier in change.order]
         if change.name is not None:
-            stack.name = clean_name(change.name, stack.name)
-        here.store.stacks.save(stack)
+            values["name"] = clean_name(change.name, stack.name)
+        here.store.stacks.change(stack, **values)
     return stack
 
 
@@ -96,9 +97,8 @@ def delete_frame(stack: AnyStack, frame: str, here: Here) -> StackRecord:
     with store.lock:
         found = _frame(stack, frame)
         store.check_unused(stack)
-        stack.frames = [one for one in stack.frames if one is not found]
-        stack.noise = None
-        store.stacks.save(stack)
+        left = [one for one in stack.frames if one is not found]
+        store.stacks.change(stack, frames=left, noise=None)
         path = store.frame_path(stack.id, found)
         path.unlink(missing_ok=True)
         thumbnail_path(path).unlink(missing_ok=True)
@@ -110,7 +110,7 @@ def thumbnail(stack: AnyStack, frame: str, here: Here) -> Response:
     """Show a frame, small."""
     path = thumbnail_path(here.store.frame_path(stack.id, _frame(stack, frame)))
     data = content_of(path, "there is no such frame")
-    return Response(data, media_type="image/jpeg", headers={"cache-control": FOREVER})
+    return Response(data, media_type="image/jpeg", headers={"cache-control": BRIEFLY})
 
 
 @router.get("/stacks/{stack}/noise", response_model=None, responses={202: {"model": Pending}})
@@ -118,16 +118,16 @@ def noise(stack: AnyStack, here: Here, response: Response) -> AnyJSON:
     """Estimate a stack's noise: its level in 8-bit grey levels, and what is remarkable about it."""
     if not stack.frames or stack.problem:
         raise Busy(stack.problem or "the stack has no frames; upload some first")
-    if stack.noise is None:
+    found = stack.noise
+    if found is None:
         files = [here.store.frame_path(stack.id, frame) for frame in stack.frames]
         key = f"noise {stack.id} {hash(frozenset(files))}"  # in whatever order they are
         found = here.questions.ask(key, tasks.noise, files=files)
         if found is None:
             response.status_code = 202
             return {"pending": True}
-        stack.noise = found
-        here.store.stacks.save(stack)
-    return stack.noise
+        here.store.stacks.change(stack, noise=found)
+    return found
 
 
 def _frame(record: StackRecord, identifier: str) -> FrameRecord:

@@ -5,30 +5,37 @@ from __future__ import annotations
 import base64
 import html
 import json
+import os
+from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from fastapi import APIRouter, Header, Path, Query, Response
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
+from fastapi import APIRouter, Query, Response
+from fastapi import Path as InPath
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, StreamingResponse
 
 from cofuse.errors import CofuseError
 from cofuse.files import read_alpha, read_metadata, write_image
-from cofuse.fusion.presets import FastSettings
 from cofuse.images import Stack
-from cofuse.operators import load_operator
 from cofuse.web import tasks
+from cofuse.web.colours import eight_bits, to_srgb
+from cofuse.web.facts import activities, pixel_facts, relief_grid
 from cofuse.web.facts import histogram as count
-from cofuse.web.facts import pixel_facts, relief_grid
 from cofuse.web.pyramid import OVERLAP, TILE
+from cofuse.web.retouching import painted_from
 from cofuse.web.schemas import AnyJSON, Job, JobRecord, Pending, PictureInfo, Strokes
-from cofuse.web.service import FOREVER, DoneJob, Here
+from cofuse.web.service import BRIEFLY, DoneJob, Here
 from cofuse.web.store import Missing, content_of
-from cofuse.web.viewer import MAPS, result_file, result_of, strokes_of
+from cofuse.web.viewer import MAPS, profile_of, result_file, result_of, strokes_of
 
 __all__ = ["SUFFIXES", "router"]
 
 SUFFIXES = {"tiff": ".tif", "png": ".png", "jpeg": ".jpg"}
+
+#: Bytes of a download that are read at a time.
+_PART = 2**20
 
 router = APIRouter(tags=["results"])
 
@@ -62,22 +69,17 @@ def pictures(job: DoneJob, here: Here) -> list[PictureInfo]:
 def tile(
     job: DoneJob,
     name: str,
-    level: Annotated[int, Path(ge=0, le=40)],
-    place: Annotated[str, Path(pattern=r"^[0-9]{1,6}_[0-9]{1,6}(\.[a-z]{3,4})?$")],
+    level: Annotated[int, InPath(ge=0, le=40)],
+    place: Annotated[str, InPath(pattern=r"^[0-9]{1,6}_[0-9]{1,6}(\.[a-z]{3,4})?$")],
     here: Here,
     v: Annotated[int | None, Query(ge=0)] = None,
-    if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """One tile, numbered COLUMN_ROW as Deep Zoom does; the result's with its version ``v``."""
     column, row = (int(number) for number in place.partition(".")[0].split("_"))
-    version = job.retouched if name == "result" else 0
+    # The result changes when it is retouched: only an address that names its version can be kept.
+    fixed = name != "result" or v == job.retouched
     pyramid = here.viewer.pyramid(job, name)
-    tag = f'"{job.id}-{version}-{level}-{column}-{row}"'
-    # The result changes when it is retouched: only an address that names its version is for ever.
-    cached = name != "result" or v == version
-    headers = {"etag": tag, "cache-control": FOREVER if cached else "private, no-cache"}
-    if if_none_match == tag:
-        return Response(status_code=304, headers=headers)
+    headers = {"cache-control": BRIEFLY if fixed else "no-store"}
     kind = "image/png" if pyramid.lossless else "image/jpeg"
     return Response(pyramid.tile(level, column, row), 200, headers, kind)
 
@@ -91,16 +93,25 @@ def pixel(
 ) -> AnyJSON:
     """All that is known about one pixel.
 
-    Activity and filters are the preset ``fast``'s measure of sharpness; ``activity_decided`` says
-    whether the frames were chosen by it. The other presets choose by measures of their own.
+    ``colour`` is how it is shown. ``painted`` says that its ``frame`` was painted there.
+    ``activity`` of every frame is given where it chose the frame, as the preset ``fast`` does.
     """
     viewer, names = here.viewer, result_of(job).names
-    stack = Stack([partial(viewer.frame, job, k) for k in range(len(names))], white=job.white)
-    found = pixel_facts(x, y, image=viewer.current(job), stack=stack, maps=viewer.maps(job))
+    image = viewer.current(job)
+    found = pixel_facts(x, y, image=image, maps=viewer.maps(job))
+    painted, activity = painted_from(strokes_of(job).painted, x, y, image.shape), None
+    if painted is not None:
+        found |= {"frame": painted, "confidence": None, "depth": None}
+    elif job.options.preset == "fast":
+        frames = [partial(viewer.frame, job, k) for k in range(len(names))]
+        activity = activities(x, y, Stack(frames, white=job.white))
+    shown = to_srgb(profile_of(job))(eight_bits(image[y : y + 1, x : x + 1], job.white))
     return {
         **found,
+        "colour": np.broadcast_to(shown[0, 0], 3).tolist(),
         "frame_name": None if found["frame"] is None else names[found["frame"]],
-        "activity_decided": job.options.preset == "fast",
+        "painted": painted is not None,
+        "activity": activity,
     }
 
 
@@ -115,7 +126,9 @@ def relief(job: DoneJob, here: Here) -> Response:
     """The depth as a small grid of heights, with the colours of the result."""
     last = float(max(result_of(job).frames - 1, 1))
     depth, picture = here.viewer.array(job, "depth"), here.viewer.current(job)
-    heights, colours = relief_grid(depth, picture, white=job.white, last=last)
+    heights, colours = relief_grid(
+        depth, picture, white=job.white, last=last, profile=profile_of(job)
+    )
     facts = {
         "columns": heights.shape[1],
         "rows": heights.shape[0],
@@ -129,7 +142,8 @@ def relief(job: DoneJob, here: Here) -> Response:
 def metrics(job: DoneJob, here: Here, response: Response) -> AnyJSON:
     """Score the result against the frames: values by name, and the part that was measured."""
     frames = result_of(job).frames
-    if job.metrics is None:
+    found = job.metrics
+    if found is None:
         if not all((job.folder / "frames" / f"{k:04d}.npy").exists() for k in range(frames)):
             raise Missing("the frames are too large to be kept; measure with cofuse evaluate")
         found = here.questions.ask(
@@ -138,10 +152,8 @@ def metrics(job: DoneJob, here: Here, response: Response) -> AnyJSON:
         if found is None:
             response.status_code = 202
             return {"pending": True}
-        with here.store.lock:
-            job.metrics = found
-            here.store.save_job(job)
-    return job.metrics
+        here.store.change_job(job, metrics=found)
+    return found
 
 
 @router.get("/jobs/{job}/strokes")
@@ -190,7 +202,7 @@ def download(
             white=job.white,
             overwrite=True,
         )
-    return FileResponse(path, filename=f"{job.name}-fused{SUFFIXES[format]}")
+    return _attachment(path, f"{job.name}-fused{SUFFIXES[format]}")
 
 
 @router.get("/jobs/{job}/report", response_model=None)
@@ -202,14 +214,17 @@ def report(job: DoneJob, format: Literal["json", "html"] = "json") -> Response:
     return HTMLResponse(_page(job, json.loads(text)))
 
 
-@router.get("/operator")
-def operator() -> AnyJSON:
-    """The filters that measure activity, each scaled to 0-255, grey for zero."""
-    name = FastSettings().operator
-    filters = load_operator(name).filters
-    largest = np.abs(filters).max(axis=(1, 2), keepdims=True)
-    tones = np.rint(127.5 + 127.5 * filters / largest).astype(int).reshape(len(filters), -1)
-    return {"name": name, "side": filters.shape[1], "filters": tones.tolist()}
+def _attachment(path: Path, name: str) -> Response:
+    """Send a file that is open from the start: it may be deleted on the way."""
+    file = path.open("rb")
+
+    def parts() -> Iterator[bytes]:
+        with file:
+            yield from iter(partial(file.read, _PART), b"")
+
+    whole = FileResponse(path, filename=name, stat_result=os.fstat(file.fileno()))
+    headers = {one: text for one, text in whole.headers.items() if one != "accept-ranges"}
+    return StreamingResponse(parts(), headers=headers)
 
 
 def _page(job: JobRecord, facts: dict[str, Any]) -> str:

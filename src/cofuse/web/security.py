@@ -45,6 +45,11 @@ _LOCKED = """<!doctype html><html lang="en"><meta charset="utf-8"><title>cofuse<
 It ends in <code>/?token=…</code> and stands in the terminal: open it from there.</p>
 <p>What was kept with <code>--data-dir</code> is there again.</p></html>"""
 
+#: Not a redirection: on one that began elsewhere, as in a file, a browser withholds the cookie.
+_ENTRANCE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>cofuse</title>
+<link rel="icon" href="data:,"><meta http-equiv="refresh" content="0; url=/">
+<a href="/">cofuse</a></html>"""
+
 
 class TooLarge(HTTPException):
     """A request is larger than it may be."""
@@ -148,7 +153,7 @@ class AccessMiddleware:
         if not self._fits(given):
             return _locked("/")
         cookie = f"{self._cookie}={self.config.token}; HttpOnly; SameSite=Strict; Path=/"
-        return Response(status_code=303, headers={"location": "/", "set-cookie": cookie})
+        return HTMLResponse(_ENTRANCE, headers={"set-cookie": cookie})
 
 
 def _locked(path: str) -> Response:

@@ -19,11 +19,12 @@ from cofuse.web.uploads import Uploads
 from cofuse.web.viewer import Viewer, result_of
 from cofuse.web.worker import Worker
 
-__all__ = ["FOREVER", "JPEG", "AnyJob", "AnyStack", "DoneJob", "Here", "Service"]
+__all__ = ["BRIEFLY", "JPEG", "AnyJob", "AnyStack", "DoneJob", "Here", "Service"]
 
 _MOST_WATCHERS = 100
-#: Header ``cache-control`` of what never changes.
-FOREVER = "private, max-age=31536000, immutable"
+#: Header ``cache-control`` of what never changes: a browser keeps what it gets on its disk, where
+#: pictures are not to lie for long.
+BRIEFLY = "private, max-age=600"
 #: For the API's description: the answer is a JPEG.
 JPEG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/jpeg": {}}}}
 

@@ -6,6 +6,8 @@ found by looking an identifier up among the records.
 
 from __future__ import annotations
 
+import errno
+import re
 import secrets
 import shutil
 import threading
@@ -13,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -22,7 +24,25 @@ from cofuse.files import write_json
 from cofuse.web.options import Config, Options
 from cofuse.web.schemas import FrameRecord, JobRecord, StackRecord, State, now
 
-__all__ = ["Busy", "Full", "Missing", "Store", "content_of", "folder_bytes", "new_id"]
+__all__ = [
+    "DISK_FULL",
+    "Busy",
+    "Full",
+    "Missing",
+    "Store",
+    "content_of",
+    "folder_bytes",
+    "is_full",
+    "new_id",
+]
+
+#: What is said where the disk is full.
+DISK_FULL = "the disk is full; delete stacks or results, or make room on it"
+
+#: Names of folders that are on their way out begin with this.
+_GONE = ".gone-"
+#: Names of folders that the store made itself.
+_OWN_NAME = re.compile(r"x[A-Za-z0-9_-]{16}")
 
 #: A file that marks a folder as a server's.
 _MARK = "cofuse-serve.txt"
@@ -50,6 +70,9 @@ class Records(dict[str, _Record]):
         self._folder, self._word, self._lock = folder, word, lock
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for place in sorted(folder.iterdir()):
+            if _is_orphan(place, word):
+                _remove(place)
+                continue
             try:
                 record = kind.model_validate_json((place / f"{word}.json").read_bytes())
             except (OSError, ValidationError):  # not there or not whole: not ours to judge
@@ -72,14 +95,22 @@ class Records(dict[str, _Record]):
         with self._lock:
             record.folder.mkdir(mode=0o700)
             self[record.id] = record
-            self.save(record)
+            try:
+                self.change(record)
+            except BaseException:
+                del self[record.id]
+                _remove(record.folder)
+                raise
 
-    def save(self, record: _Record) -> None:
-        """Write a record, unless it was deleted."""
+    def change(self, record: _Record, **values: Any) -> None:
+        """Give a record new values once they are written; one that was deleted is not written."""
         with self._lock:
             if record.id in self:
                 path = record.folder / f"{self._word}.json"
-                write_json(path, record.model_dump(mode="json"), overwrite=True)
+                changed = record.model_copy(update=values)
+                write_json(path, changed.model_dump(mode="json"), overwrite=True)
+            for name, value in values.items():
+                setattr(record, name, value)
 
 
 class Store:
@@ -154,15 +185,14 @@ class Store:
         )
         with self.lock:
             self.jobs.add(job)
-            stack.used = now()
-            self.stacks.save(stack)
+            self.stacks.change(stack, used=now())
         return job
 
-    def save_job(self, job: JobRecord) -> None:
-        """Write a job's record; event streams see that its version has changed."""
+    def change_job(self, job: JobRecord, **values: Any) -> None:
+        """Change a job's record; event streams see that its version has changed."""
         with self.lock:
+            self.jobs.change(job, **values)
             job.version += 1
-            self.jobs.save(job)
 
     def finish(self, job: JobRecord, state: State, error: str | None = None) -> None:
         """End a job without a result; of its folder only the record stays."""
@@ -170,10 +200,8 @@ class Store:
             for path in list(job.folder.iterdir()):
                 if path.name != "job.json":
                     _remove(path)
-        with self.lock:
-            job.error, job.ended, job.seconds_left, job.stage = error, now(), None, ""
-            job.preview, job.state = 0, state
-            self.save_job(job)
+        facts = {"error": error, "ended": now(), "state": state}
+        self.change_job(job, **facts, seconds_left=None, stage="", preview=0)
 
     def delete_job(self, identifier: str) -> None:
         """Delete a job that is over."""
@@ -233,6 +261,12 @@ def _claim(folder: Path) -> None:
         raise CofuseError(f"{folder} cannot be used: {error.strerror}; name another") from error
 
 
+def _is_orphan(folder: Path, word: str) -> bool:
+    """Whether a server was killed while it made or deleted a folder."""
+    is_own = _OWN_NAME.fullmatch(folder.name) and not (folder / f"{word}.json").exists()
+    return not folder.is_symlink() and bool(is_own or folder.name.startswith(_GONE))
+
+
 def content_of(path: Path, missing: str) -> bytes:
     """Read a whole file; ``missing`` says what a client misses if it is not there."""
     try:
@@ -255,9 +289,18 @@ def folder_bytes(folder: Path) -> int:
     return total
 
 
+def is_full(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, is a disk without room."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return full or (error is not None and is_full(error.__cause__))
+
+
 def _remove(path: Path) -> None:
     """Remove a file or a folder, but nothing that a link leads to."""
     if path.is_dir() and not path.is_symlink():
+        with suppress(OSError):  # on Windows what is open cannot be renamed
+            # Nothing can be written to it by its own name any more.
+            path = path.rename(path.with_name(f"{_GONE}{path.name}"))
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ dictionary it only looks whether the task is cancelled, and raises if it is.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ from cofuse.jobs.frames import mend_hot_pixels, read_frames
 from cofuse.jobs.run import Job, Outcome
 from cofuse.progress import Progress, silent
 from cofuse.sensor import NoiseLaw, estimate_noise
+from cofuse.web.arrays import mapped, write_array, written_by_parts
 from cofuse.web.reporting import Preview, reporter
 from cofuse.web.retouching import RestoredFrames, Stroke
 from cofuse.web.retouching import retouch as paint
@@ -49,7 +51,10 @@ def fuse(send: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
         job = Job(request)
-        preview = Preview(folder / "preview.jpg", job.frames.stack, job.frames.reference)
+        frames = job.frames
+        profile = frames.metadata.icc
+        path = folder / "preview.jpg"
+        preview = Preview(path, frames.stack, frames.reference, profile=profile)
         report_to = reporter(request, preview, send)
 
         def keep(stack: Stack, alignment: Alignment | None) -> None:
@@ -58,7 +63,7 @@ def fuse(send: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
             if stack.frame_bytes * len(stack) <= keep_frames:
                 (folder / "frames").mkdir()
                 for index, frame in enumerate(stack):
-                    np.save(folder / "frames" / f"{index:04d}.npy", frame)
+                    write_array(folder / "frames" / f"{index:04d}.npy", frame)
                     report_to(Progress("frames", index + 1, len(stack)))
             if alignment is not None:
                 (folder / "alignment.json").write_text(alignment_to_json(alignment), "utf-8")
@@ -66,7 +71,9 @@ def fuse(send: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
 
         outcome = job.run(report_to, preview=preview.paint, on_aligned=keep)
     report, fusion, stack = outcome.report, outcome.fusion, outcome.stack
+    report_to(Progress("writing", 1, 2))
     _save(outcome, folder)
+    report_to(Progress("writing", 2, 2))
     return {
         "white": stack.white,
         "report": report,
@@ -96,28 +103,29 @@ def _save(outcome: Outcome, folder: Path) -> None:
         maps["depth"] = outcome.depth.position
     for name, pixels in maps.items():
         if pixels is not None:
-            np.save(folder / f"{name}.npy", pixels)
+            write_array(folder / f"{name}.npy", pixels)
     (folder / "noise.json").write_text(fusion.noise.to_json(), "utf-8")
 
 
 def _save_average(path: Path, stack: Stack) -> None:
     """Write the mean of all frames, a few rows at a time: they need not fit into memory twice."""
-    mean = np.lib.format.open_memmap(path, mode="w+", dtype=stack.dtype, shape=stack.shape)
     readers = [stack.part_reader(index) for index in range(len(stack))]
-    for top in range(0, stack.height, _STRIP):
-        rows = slice(top, min(top + _STRIP, stack.height))
-        total = np.zeros((rows.stop - rows.start, *stack.shape[1:]), np.float64)
-        for read in readers:
-            total += read(rows, slice(0, stack.width))
-        total /= len(stack)
-        mean[rows] = np.rint(total) if stack.dtype.kind == "u" else total
-    mean.flush()
+    row = math.prod(stack.shape[1:])
+    with written_by_parts(path, stack.shape, stack.dtype) as put:
+        for top in range(0, stack.height, _STRIP):
+            rows = slice(top, min(top + _STRIP, stack.height))
+            total = np.zeros((rows.stop - rows.start, *stack.shape[1:]), np.float64)
+            for read in readers:
+                total += read(rows, slice(0, stack.width))
+            total /= len(stack)
+            mean = np.rint(total) if stack.dtype.kind == "u" else total
+            put(top * row, mean.astype(stack.dtype))
 
 
 def _frames_of(folder: Path, count: int, white: float) -> Stack:
     """The aligned frames of a job, mapped from their files."""
     files = (folder / "frames" / f"{index:04d}.npy" for index in range(count))
-    return Stack([partial(np.load, file, mmap_mode="r") for file in files], white=white)
+    return Stack([partial(mapped, file) for file in files], white=white)
 
 
 @lru_cache(maxsize=1)
@@ -140,10 +148,7 @@ def frame(
     """Align one frame again, where all together were too large to be kept."""
     stack = _aligned_again(folder, files, mend=mend)
     (folder / "frames").mkdir(exist_ok=True)
-    new = folder / "frames" / f"{index:04d}.new"
-    with new.open("wb") as file:
-        np.save(file, stack[index])
-    new.rename(new.with_suffix(".npy"))
+    write_array(folder / "frames" / f"{index:04d}.npy", stack[index])
     return {}
 
 
@@ -163,7 +168,7 @@ def metrics(send: Report, *, folder: Path, count: int, white: float) -> dict[str
     """Score a result against its frames; of a large picture, its middle."""
     from cofuse.evaluation.metrics import choose_metrics, score
 
-    result = np.load(folder / "result.npy", mmap_mode="r")
+    result = mapped(folder / "result.npy")
     stack = _frames_of(folder, count, white)
     rows, columns = (_middle(side) for side in result.shape[:2])
     sources: list[Pixels] = []
@@ -208,6 +213,5 @@ def retouch(
     if restore:
         law = NoiseLaw.from_json((folder / "noise.json").read_text("utf-8"))
         frames = RestoredFrames(stack, law)
-    image = np.load(folder / start, mmap_mode="r")
-    np.save(folder / end, paint(image, frames, watched()))
+    write_array(folder / end, paint(mapped(folder / start), frames, watched()))
     return {}

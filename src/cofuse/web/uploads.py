@@ -17,7 +17,7 @@ from cofuse.files.sources import RAW_SUFFIXES
 from cofuse.web.frames import Arrived
 from cofuse.web.schemas import StackRecord
 from cofuse.web.security import TooLarge
-from cofuse.web.store import Missing, Store, new_id
+from cofuse.web.store import Store, new_id
 
 __all__ = ["Uploads"]
 
@@ -67,11 +67,6 @@ class Uploads:
         finally:
             self.coming[stack.id] -= taken
             parts.close(keep=whole)
-            try:
-                self._store.stacks[stack.id]
-            except Missing:  # deleted meanwhile, but for what came since
-                shutil.rmtree(stack.folder, ignore_errors=True)
-                raise
         if not parts.files:
             raise CofuseError('no file was sent; send frames in the multipart field "file"')
         return parts.files
@@ -128,8 +123,6 @@ class _Parts:
             self._parser.write(data)
         except FormParserError as error:
             raise CofuseError(f"the upload cannot be read ({error}); send it again") from error
-        except OSError as error:  # the disk is full, or the stack was deleted meanwhile
-            raise CofuseError(f"the upload cannot be kept: {error.strerror}") from error
 
     def close(self, *, keep: bool) -> None:
         """Close the open file; delete all unless they are to be kept."""

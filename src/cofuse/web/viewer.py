@@ -9,19 +9,18 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
-import numpy as np
-
 from cofuse.errors import CofuseError
-from cofuse.files import write_json
+from cofuse.files import read_metadata, write_json
 from cofuse.images import Pixels
 from cofuse.web import tasks
+from cofuse.web.arrays import mapped
 from cofuse.web.pyramid import Pyramid, map_pyramid
 from cofuse.web.retouching import Stroke
 from cofuse.web.schemas import JobRecord, Result, Strokes
 from cofuse.web.store import Busy, Missing, Store
 from cofuse.web.worker import Worker
 
-__all__ = ["MAPS", "Viewer", "result_file", "result_of", "strokes_of"]
+__all__ = ["MAPS", "Viewer", "profile_of", "result_file", "result_of", "strokes_of"]
 
 #: Pictures that stay open; opening one again costs little.
 _OPEN = 64
@@ -62,8 +61,9 @@ class Viewer:
         if name in MAPS:
             pyramid = map_pyramid(name, pixels, result_of(job).frames, levels)
         else:
-            pyramid = Pyramid(pixels, levels, white=job.white)
+            pyramid = Pyramid(pixels, levels, white=job.white, profile=profile_of(job))
         with self._lock:
+            self._store.jobs[job.id]  # if it was deleted meanwhile, nothing of it may stay open
             pyramid = self._open.setdefault(key, pyramid)
             if len(self._open) > _OPEN:
                 self._open.popitem(last=False)
@@ -72,7 +72,7 @@ class Viewer:
     def array(self, job: JobRecord, name: str) -> Pixels:
         """One of the arrays that the job left, mapped."""
         try:
-            return np.asanyarray(np.load(job.folder / f"{name}.npy", mmap_mode="r"))
+            return mapped(job.folder / f"{name}.npy")
         except (OSError, ValueError) as error:
             raise Missing("this picture does not exist") from error
 
@@ -131,8 +131,7 @@ class Viewer:
                 write_json(folder / "strokes.json", kept.model_dump(mode="json"), overwrite=True)
                 if not painting:
                     return
-                job.retouched += 1
-                self._store.save_job(job)
+                self._store.change_job(job, retouched=job.retouched + 1)
             # The version before may still be shown, or be on its way to a client.
             old = f"retouched-{job.retouched - 2}.npy"
             for file in (*folder.glob(f"download-{job.retouched - 2}-*"), folder / old):
@@ -178,6 +177,11 @@ def result_of(job: JobRecord) -> Result:
     if job.result is None:
         raise Busy("the job has no result; it is not done")
     return job.result
+
+
+def profile_of(job: JobRecord) -> bytes | None:
+    """The colour profile of a job's frames, which its result has as well."""
+    return read_metadata(job.folder / "result.tif").icc
 
 
 def strokes_of(job: JobRecord) -> Strokes:

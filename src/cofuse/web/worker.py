@@ -22,6 +22,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from cofuse.errors import CofuseError
+from cofuse.web.store import DISK_FULL, is_full
 
 __all__ = ["Cancelled", "Report", "Worker"]
 
@@ -188,6 +189,8 @@ def _in_one_line(error: Exception) -> Exception:
     """What to raise on the server's side for an error of a task."""
     if isinstance(error, Cancelled):
         return error
+    if is_full(error):
+        return CofuseError(DISK_FULL)
     if isinstance(error, CofuseError):
         return CofuseError(" ".join(str(error).split()))
     if isinstance(error, MemoryError):

@@ -48,7 +48,6 @@ async function patiently(path, wanted) {
 }
 
 export const info = () => get("/info");
-export const operator = () => get("/operator");
 
 export const stacks = () => get("/stacks");
 export const stack = (id) => get(`/stacks/${id}`);

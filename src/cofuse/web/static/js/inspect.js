@@ -1,8 +1,7 @@
-// One pixel: which frame it came from, how active each frame is there, which filters respond.
+// One pixel: which frame it came from, and by which activity where that chose it.
 
 import * as api from "./api.js";
 import { byId, draw, factRow, make, toast } from "./dom.js";
-import { highlightFilters } from "./operator.js";
 
 /* global OpenSeadragon */
 const BARS_UP_TO = 48; // more frames than that become a curve
@@ -44,32 +43,25 @@ function activityChart(activity, chosen, names) {
   return draw("svg", { viewBox: `0 0 ${width} ${height + 18}`, role: "img", "aria-label": label }, ...parts);
 }
 
-/** The pixel's colour on the screen, from values of any depth. */
-function swatch(value, depth) {
-  const top = depth === 8 ? 255 : depth === 16 ? 65535 : 1;
-  const [r, g, b] = value.length >= 3 ? value : [value[0], value[0], value[0]];
+/** The pixel's colour on the screen. */
+function swatch(colour) {
   const patch = make("span", { class: "swatch" });
-  const level = (channel) => Math.round(Math.min(1, Math.max(0, channel / top)) * 255);
-  patch.style.background = `rgb(${level(r)} ${level(g)} ${level(b)})`;
+  patch.style.background = `rgb(${colour.join(" ")})`;
   return patch;
 }
 
 const number = (value) => (Number.isInteger(value) ? String(value) : value.toPrecision(4));
 
 function show(facts) {
-  const { depth, names } = job.result;
   byId("pixel-facts").hidden = false;
-  byId("pixel-frame").textContent = `Frame ${facts.frame + 1} · ${facts.frame_name}`;
-  const colour = make("span", {}, swatch(facts.value, depth), facts.value.map(number).join(" · "));
+  byId("pixel-frame").textContent = `${facts.painted ? "Painted from frame" : "Frame"} ${facts.frame + 1} · ${facts.frame_name}`;
+  const colour = make("span", {}, swatch(facts.colour), facts.value.map(number).join(" · "));
   const rows = [factRow("Place", `${facts.x}, ${facts.y}`), factRow("Value", colour)];
   if (facts.confidence !== null && facts.confidence !== undefined) rows.push(factRow("Confidence", `${Math.round(facts.confidence * 100)} %`));
   if (facts.depth !== null && facts.depth !== undefined) rows.push(factRow("Depth", `frame ${(facts.depth + 1).toFixed(1)}`));
   byId("pixel-table").tBodies[0].replaceChildren(...rows);
-  byId("activity-words").textContent = facts.activity_decided
-    ? "Measured by the filters below. The frame was chosen by it."
-    : `Measured by the filters below, for comparison only: ${job.options.preset} chooses by another measure.`;
-  byId("activity").replaceChildren(activityChart(facts.activity, facts.frame, names));
-  highlightFilters(facts.filters ?? []);
+  byId("activity-group").hidden = !facts.activity;
+  byId("activity").replaceChildren(...(facts.activity ? [activityChart(facts.activity, facts.frame, job.result.names)] : []));
 }
 
 export async function inspect(x, y) {
@@ -110,7 +102,6 @@ export function resetInspect(newJob) {
     byId("pixel-x").value = "";
     byId("pixel-y").value = "";
     viewer.osd.removeOverlay(mark);
-    highlightFilters([]);
   }
   job = newJob;
   byId("pixel-x").max = job.result.width - 1;

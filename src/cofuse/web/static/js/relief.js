@@ -118,11 +118,15 @@ export function resetRelief() {
 
 /** Show {columns, rows, heights, colours (base64 of RGB)}. */
 export function showRelief(data) {
+  const points = data.columns * data.rows;
+  const colours = Uint8Array.from(window.atob(data.colours), (letter) => letter.charCodeAt(0));
+  // WebGL would draw nonsense and say nothing.
+  if (data.heights.length !== points || colours.length !== 3 * points) throw new Error("heights and colours of the relief do not fit together");
   if (!gl) compile();
   const { places, normals, triangles } = surface(data);
   attribute("place", places, gl.FLOAT, false);
   attribute("normal", normals, gl.FLOAT, false);
-  attribute("colour", Uint8Array.from(window.atob(data.colours), (letter) => letter.charCodeAt(0)), gl.UNSIGNED_BYTE, true);
+  attribute("colour", colours, gl.UNSIGNED_BYTE, true);
   gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, gl.createBuffer());
   gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, triangles, gl.STATIC_DRAW);
   count = triangles.length;

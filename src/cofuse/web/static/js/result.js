@@ -5,7 +5,6 @@ import { showBefore, startCompare } from "./compare.js";
 import { attempt, byId, fillSelect } from "./dom.js";
 import { showFacts } from "./facts.js";
 import { inspect, resetInspect, showMark, startInspect } from "./inspect.js";
-import { showOperator } from "./operator.js";
 import { showOverlays, startOverlays } from "./overlays.js";
 import { hidePanes, leadingViewer, showPanes } from "./panes.js";
 import { resetRelief, showRelief, startRelief, zoomRelief } from "./relief.js";
@@ -83,7 +82,6 @@ function setTab(next, focus) {
     if (chosen && focus) button.focus();
   }
   showMark(tab === "pixel");
-  if (tab === "pixel") showOperator();
   if (tab === "save" && shown) showSave(shown);
   // The brush works on the picture alone.
   if (tab === "retouch" && mode !== "picture") chooseMode("picture");

@@ -8,12 +8,12 @@ export function bytes(count) {
 export const plural = (count, one, many = `${one}s`) => `${count} ${count === 1 ? one : many}`;
 
 export function seconds(value) {
-  const whole = Math.max(1, Math.round(value));
-  if (whole === 1) return "a second";
+  const whole = Math.round(value); // before it is divided: there is no 60th second of a minute
+  if (whole <= 1) return "a second";
   if (whole < 60) return `${whole} s`;
-  const minutes = Math.floor(whole / 60);
-  if (minutes < 60) return `${minutes} min ${whole % 60} s`;
-  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  const minutes = whole < 3600 ? Math.floor(whole / 60) : Math.round(whole / 60);
+  const [large, small, left] = whole < 3600 ? [`${minutes} min`, "s", whole % 60] : [`${Math.floor(minutes / 60)} h`, "min", minutes % 60];
+  return left ? `${large} ${left} ${small}` : large;
 }
 
 /** A short time as it was measured, for tables. */
@@ -54,6 +54,8 @@ const STAGES = {
   restoration: "Taking the noise out",
   reconstruction: "Taking the noise out",
   depth: "Measuring the depth",
+  reading: "Reading the frames",
+  writing: "Writing the result",
   stopping: "Stopping",
 };
 
