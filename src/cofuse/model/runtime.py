@@ -112,8 +112,7 @@ WEIGHING, RESTORING = NAMES[:-1], NAMES[-1:]
 
 def model_folder(name: str) -> Path:
     """Find a model that the package ships, by name, or one's own, by its folder."""
-    shipped = MODELS / name
-    folder = shipped if (shipped / f"{NAMES[0]}.onnx").is_file() else Path(name)
+    folder = MODELS / name if name in known_models() else Path(name)
     missing = [f"{part}.onnx" for part in NAMES if not (folder / f"{part}.onnx").is_file()]
     if missing:
         raise CofuseError(
@@ -123,9 +122,10 @@ def model_folder(name: str) -> Path:
     return folder
 
 
-def known_models() -> list[str]:
+@cache
+def known_models() -> tuple[str, ...]:
     """Names of the models that the package ships."""
-    return sorted(path.name for path in MODELS.iterdir() if (path / "look.onnx").is_file())
+    return tuple(sorted(path.name for path in MODELS.iterdir() if (path / "look.onnx").is_file()))
 
 
 def load_networks(model: str, device: str = "cpu", *, names: tuple[str, ...] = NAMES) -> Networks:
