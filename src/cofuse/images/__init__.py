@@ -7,12 +7,13 @@ and a place for data that do not fit into memory.
 from cofuse.images.pixels import (
     LUMINANCE_WEIGHTS,
     Levels,
+    Pixels,
     from_opponent,
     luminance,
     to_opponent,
 )
 from cofuse.images.result import Fusion
-from cofuse.images.stack import PartReader, Pixels, Stack
+from cofuse.images.stack import PartReader, Stack
 
 __all__ = [
     "LUMINANCE_WEIGHTS",

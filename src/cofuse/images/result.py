@@ -8,11 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cofuse.images.pixels import Pixels
 from cofuse.progress import SolverTrace
-
-__all__ = ["Fusion"]
-
-Pixels = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)

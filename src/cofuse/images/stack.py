@@ -15,15 +15,22 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cofuse.arguments import check, check_number
 from cofuse.errors import CofuseError
-from cofuse.images.pixels import as_array, checked, describe, found_white, luminance, white_of_type
+from cofuse.images.pixels import (
+    Levels,
+    Pixels,
+    as_array,
+    checked,
+    describe,
+    found_white,
+    luminance,
+    white_of_type,
+)
 from cofuse.images.store import FrameStore, Reduced, reduced_copy
 from cofuse.images.tiles import done_ahead, processors
-
-__all__ = ["PartReader", "Pixels", "Stack"]
 
 #: A float frame whose values pass this is certainly not on the 0-1 scale.
 _FLOAT_SCALE_LIMIT = 16.0
@@ -35,10 +42,8 @@ _THUMBNAIL, _BLOCK = 128, 8
 #: Two frames are read at a time; more where they are so small that all together take no more.
 _READ_AT_A_TIME, _READ_BYTES = 2, 96 << 20
 
-Pixels = NDArray[Any]
 #: Reads rows and columns of a frame; what it returns is not to be written to.
 PartReader = Callable[[slice, slice], Pixels]
-Levels = NDArray[np.float32]
 Result = TypeVar("Result")
 
 

@@ -37,8 +37,6 @@ from cofuse.jobs.report import Outcome, fusion_report
 from cofuse.progress import Preview, Progress, ProgressCallback, shortage_told, silent
 from cofuse.sensor import NoiseLaw, estimate_noise
 
-__all__ = ["Job", "Outcome", "fuse_files", "noise_of_files"]
-
 #: The group of every option, and the types of options that are files or texts.
 _GROUPS = (Reading, Aligning, Fusing, Writing, Maps)
 _GROUP_OF: dict[str, Any] = {field.name: kind for kind in _GROUPS for field in fields(kind)}

@@ -29,17 +29,6 @@ from torch.nn import functional as F
 from cofuse.images.pixels import MIXED_BANDS
 from cofuse.model.rounding import Rounded, RoundedConv
 
-__all__ = [
-    "CONTEXT",
-    "FEATURES",
-    "FILTERS",
-    "TOLD",
-    "Networks",
-    "Restore",
-    "amplitude",
-    "fine_detail",
-]
-
 #: Planes that filters make at a quarter of the size.
 FILTERS = 32
 #: Channels of the features at 1/4, 1/8 and 1/16 of the size.

@@ -22,8 +22,6 @@ from cofuse.model.runtime import Networks
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.bands import octaves_in_bands, white_in_bands
 
-__all__ = ["HALO", "SIDE", "NoiseLeft", "halved", "restore", "working_bytes"]
-
 #: Halo of a tile in pixels: all that the network sees.
 HALO = 96
 #: Side of tiles in pixels.

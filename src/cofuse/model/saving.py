@@ -16,8 +16,6 @@ from cofuse.images.pixels import MIXED_BANDS
 from cofuse.model.network import CONTEXT, FEATURES, FILTERS, TOLD, Networks
 from cofuse.model.rounding import RoundedConv, kernel_steps
 
-__all__ = ["read_networks", "write_networks"]
-
 #: Added to the name of a kernel: that of its steps.
 _STEP = ".step"
 

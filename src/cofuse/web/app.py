@@ -29,8 +29,6 @@ from cofuse.web.security import AccessMiddleware, refusal
 from cofuse.web.service import Here, Service
 from cofuse.web.store import DISK_FULL, Busy, Full, Missing, is_full
 
-__all__ = ["create_app"]
-
 #: Seconds between two deletions of what is too old.
 _CLEAN_UP_EVERY = 600.0
 

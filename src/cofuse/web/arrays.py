@@ -18,8 +18,6 @@ from numpy.typing import DTypeLike, NDArray
 from cofuse.files import written_whole
 from cofuse.images import Pixels
 
-__all__ = ["mapped", "write_array", "written_by_parts"]
-
 #: Writes values from a place on, counted in values from the first.
 Put = Callable[[int, NDArray[Any]], None]
 

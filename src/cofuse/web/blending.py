@@ -21,8 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["blend"]
-
 Floats = NDArray[np.float32]
 
 #: Width of the finest ramp in pixels, and of the widest in fades: it is smeared a little on its way

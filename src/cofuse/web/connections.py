@@ -6,8 +6,6 @@ import asyncio
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["Connection"]
-
 #: Seconds in which the head of a request must have come. Who may not come in is known by it.
 _PATIENCE = 10.0
 

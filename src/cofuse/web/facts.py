@@ -15,8 +15,6 @@ from cofuse.operators import load_operator
 from cofuse.web.colours import eight_bits, to_srgb
 from cofuse.web.pyramid import block_means
 
-__all__ = ["activities", "histogram", "pixel_facts", "relief_grid"]
-
 #: The settings whose operator and window measure the activity.
 _FAST = FastSettings()
 #: Rows read at a time, at least.

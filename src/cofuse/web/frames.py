@@ -22,8 +22,6 @@ from cofuse.web.pyramid import encoded
 from cofuse.web.schemas import FrameRecord, Refused, StackRecord
 from cofuse.web.store import Store, new_id
 
-__all__ = ["Arrived", "add_frames", "add_sample", "clean_name", "thumbnail_path"]
-
 _LONGEST_NAME = 120
 #: Longest side of a thumbnail in pixels.
 _THUMBNAIL = 320

@@ -13,8 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from cofuse.jobs import Aligning, Fusing, Maps, Reading, Request, Writing
 
-__all__ = ["Config", "Options", "Strict", "command_line", "fusing_request"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Config:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 
 from cofuse.progress import Progress
 
-__all__ = ["Pace", "expected"]
-
 #: Seconds of every stage with five noisy frames of 6 megapixels on two processors.
 _STAGES = {
     "hot pixels": 0.4,

@@ -24,8 +24,6 @@ from cofuse.web.arrays import Put, mapped, written_by_parts
 from cofuse.web.colours import Shown, eight_bits, to_srgb
 from cofuse.web.store import Missing
 
-__all__ = ["OVERLAP", "TILE", "Pyramid", "block_means", "encoded", "map_pyramid"]
-
 #: Side of a tile, and by how much it reaches into each of its neighbours.
 TILE, OVERLAP = 256, 1
 #: Quality of JPEG; its colours are not made coarser (4:4:4).

@@ -21,8 +21,6 @@ from cofuse.web.store import DISK_FULL, Full, Missing, Store, is_full
 from cofuse.web.tasks import fuse
 from cofuse.web.worker import Cancelled, Worker
 
-__all__ = ["JobQueue", "with_own_names"]
-
 #: Unix niceness of the job process: it takes all processors, yet the page must answer at once.
 _NICENESS = 10
 

@@ -14,8 +14,6 @@ from cofuse.web.pace import Pace, expected
 from cofuse.web.pyramid import encoded
 from cofuse.web.worker import Report
 
-__all__ = ["Preview", "reporter"]
-
 #: Longest side of a preview in pixels, and brightness of what is not fused yet.
 _LONGEST, _DIM = 1200, 0.35
 

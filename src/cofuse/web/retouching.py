@@ -23,16 +23,6 @@ from cofuse.images.tiles import tiles_of
 from cofuse.sensor import NoiseLaw
 from cofuse.web.blending import blend
 
-__all__ = [
-    "LARGEST_RADIUS",
-    "MOST_POINTS",
-    "RestoredFrames",
-    "Stroke",
-    "Way",
-    "painted_from",
-    "retouch",
-]
-
 LARGEST_RADIUS, MOST_POINTS = 500.0, 100_000
 #: No picture has pixels beyond this coordinate.
 _FARTHEST = 1_000_000.0

@@ -17,8 +17,6 @@ from cofuse.web.schemas import Command, Job, JobRecord, NewJob
 from cofuse.web.service import JPEG, AnyJob, Here, Service
 from cofuse.web.store import Full, content_of
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["jobs"])
 
 _STREAM: dict[int | str, dict[str, Any]] = {

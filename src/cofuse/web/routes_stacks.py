@@ -23,8 +23,6 @@ from cofuse.web.schemas import (
 from cofuse.web.service import BRIEFLY, JPEG, AnyStack, Here
 from cofuse.web.store import Busy, Missing, content_of
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["stacks"])
 
 #: Multipart is read as it streams, past FastAPI, so its description is written here.

@@ -30,8 +30,6 @@ from cofuse.web.service import BRIEFLY, DoneJob, Here
 from cofuse.web.store import Missing, content_of
 from cofuse.web.viewer import MAPS, profile_of, result_file, result_of, strokes_of
 
-__all__ = ["SUFFIXES", "router"]
-
 SUFFIXES = {"tiff": ".tif", "png": ".png", "jpeg": ".jpg"}
 
 #: Bytes of a download that are read at a time.

@@ -18,8 +18,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cofuse.web.options import Config
 
-__all__ = ["AccessMiddleware", "TooLarge", "is_loopback", "is_own_host", "refusal"]
-
 POLICY = (
     "default-src 'self'; img-src 'self' blob: data:; style-src 'self'; script-src 'self'; "
     "connect-src 'self'; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; "

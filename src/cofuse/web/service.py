@@ -19,8 +19,6 @@ from cofuse.web.uploads import Uploads
 from cofuse.web.viewer import Viewer, result_of
 from cofuse.web.worker import Worker
 
-__all__ = ["BRIEFLY", "JPEG", "AnyJob", "AnyStack", "DoneJob", "Here", "Service"]
-
 _MOST_WATCHERS = 100
 #: Header ``cache-control`` of what never changes: a browser keeps what it gets on its disk, where
 #: pictures are not to lie for long.

@@ -24,18 +24,6 @@ from cofuse.files import write_json
 from cofuse.web.options import Config, Options
 from cofuse.web.schemas import FrameRecord, JobRecord, StackRecord, State, now
 
-__all__ = [
-    "DISK_FULL",
-    "Busy",
-    "Full",
-    "Missing",
-    "Store",
-    "content_of",
-    "folder_bytes",
-    "is_full",
-    "new_id",
-]
-
 #: What is said where the disk is full.
 DISK_FULL = "the disk is full; delete stacks or results, or make room on it"
 

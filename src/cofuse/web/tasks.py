@@ -21,7 +21,8 @@ from cofuse.alignment import Alignment, aligned, alignment_from_json, alignment_
 from cofuse.images import Pixels, Stack
 from cofuse.jobs import Reading, Request
 from cofuse.jobs.frames import mend_hot_pixels, read_frames
-from cofuse.jobs.run import Job, Outcome
+from cofuse.jobs.report import Outcome
+from cofuse.jobs.run import Job
 from cofuse.progress import Progress, silent
 from cofuse.sensor import NoiseLaw, estimate_noise
 from cofuse.web.arrays import mapped, write_array, written_by_parts
@@ -29,8 +30,6 @@ from cofuse.web.reporting import Preview, reporter
 from cofuse.web.retouching import RestoredFrames, Stroke
 from cofuse.web.retouching import retouch as paint
 from cofuse.web.worker import Report
-
-__all__ = ["frame", "fuse", "metrics", "noise", "retouch"]
 
 #: Rows that are averaged at a time.
 _STRIP = 128

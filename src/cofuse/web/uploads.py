@@ -19,8 +19,6 @@ from cofuse.web.schemas import StackRecord
 from cofuse.web.security import TooLarge
 from cofuse.web.store import Store, new_id
 
-__all__ = ["Uploads"]
-
 #: Bytes that are gathered before they go to a thread that writes them.
 _BATCH = 2**20
 #: Room that multipart needs around every file.

@@ -20,8 +20,6 @@ from cofuse.web.schemas import JobRecord, Result, Strokes
 from cofuse.web.store import Busy, Missing, Store
 from cofuse.web.worker import Worker
 
-__all__ = ["MAPS", "Viewer", "profile_of", "result_file", "result_of", "strokes_of"]
-
 #: Pictures that stay open; opening one again costs little.
 _OPEN = 64
 

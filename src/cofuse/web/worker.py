@@ -24,8 +24,6 @@ from typing import Any, TypeVar
 from cofuse.errors import CofuseError
 from cofuse.web.store import DISK_FULL, is_full
 
-__all__ = ["Cancelled", "Report", "Worker"]
-
 #: Called with what a task reports on its way; in the process it raises if that is cancelled.
 Report = Callable[[dict[str, Any]], None]
 Answer = dict[str, Any]
