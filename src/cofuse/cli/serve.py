@@ -130,7 +130,10 @@ def serve(
             # The port listens already: who comes early waits until the server answers.
             print(address, flush=True)
             say("the page is served at this address; stop it with Ctrl-C")
-            say(f"stacks and results are kept in {folder}")
+            say(
+                f"stacks and results are kept in {folder} for {keep_days:g} days after they were "
+                f"last used, up to {keep_size}; see --keep-days and --keep-size"
+            )
             if not no_open and can_show():
                 with contextlib.suppress(OSError):  # a full disk; the address is printed anyway
                     words = (_entrance(folder, address),)
