@@ -25,7 +25,7 @@ _CPU = "import time{}; print(time.process_time())"
 def needed(package: str) -> list[str]:
     """Names of the packages that one asks for without extras."""
     asked = [line for line in metadata.requires(package) or () if "extra ==" not in line]
-    names = (re.match(r"[\w.-]+", line)[0].lower() for line in asked)  # type: ignore[index]
+    names = (re.split(r"[^\w.-]", line, maxsplit=1)[0].lower() for line in asked)
     return [name for name in names if installed(name)]
 
 

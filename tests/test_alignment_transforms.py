@@ -233,6 +233,8 @@ def saved(**changes):
         (saved(reference=2), "reference"),
         (saved(reference=True), "reference"),
         (saved(height="tall"), "tall"),
+        (saved(width=40.5), "40.5"),
+        (saved(parallax="no"), "'no'"),
         (saved(frames=[]), "no frames"),
         (saved(frames=[1, 2]), "cannot be used"),
         (saved(frame={"gains": [1.0, -1.0, 1.0]}), "gains"),

@@ -224,9 +224,13 @@ def _alignment(given: Any) -> Alignment:
     if type(reference) is not int or not 0 <= reference < len(frames):
         raise ValueError(f"the reference is {reference!r} of {len(frames)} frames, counted from 0")
     found = [frame["matrix"] for frame in frames]
+    size = (given["height"], given["width"])
+    parallax = given.get("parallax", False)  # files of earlier versions have no such entry
+    if [type(value) for value in (*size, parallax)] != [int, int, bool]:
+        raise ValueError(f"size and parallax are {size[1]!r}x{size[0]!r} px and {parallax!r}")
     alignment = Alignment(
         names=tuple(str(frame["name"]) for frame in frames),
-        size=(int(given["height"]), int(given["width"])),
+        size=size,
         model=model,
         reference=reference,
         transforms=tuple(None if matrix is None else Transform(matrix) for matrix in found),
@@ -236,7 +240,7 @@ def _alignment(given: Any) -> Alignment:
             for k, frame in enumerate(frames)
             if frame["matrix"] is None
         },
-        parallax=bool(given.get("parallax", False)),  # files of earlier versions have no such entry
+        parallax=parallax,
     )
     for name, gains in zip(alignment.names, alignment.gains, strict=True):
         if not gains or not all(0 < gain < np.inf for gain in gains):

@@ -172,7 +172,7 @@ def encoded(pixels: Shown, *, lossless: bool = False) -> bytes:
     import cv2
 
     if pixels.ndim == 3:
-        pixels = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)  # type: ignore[assignment]
+        pixels = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), np.uint8)
     if lossless:
         good, data = cv2.imencode(".png", pixels, [cv2.IMWRITE_PNG_COMPRESSION, 3])
     else:

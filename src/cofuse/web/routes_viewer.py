@@ -18,6 +18,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Streamin
 
 from cofuse.errors import CofuseError
 from cofuse.files import read_alpha, read_metadata, write_image
+from cofuse.files.writing import BitDepth
 from cofuse.images import Stack
 from cofuse.web import tasks
 from cofuse.web.colours import eight_bits, to_srgb
@@ -34,6 +35,8 @@ SUFFIXES = {"tiff": ".tif", "png": ".png", "jpeg": ".jpg"}
 
 #: Bytes of a download that are read at a time.
 _PART = 2**20
+#: Depths that a result may be converted to.
+_DEEP: dict[int, BitDepth] = {8: 8, 16: 16}
 
 router = APIRouter(tags=["results"])
 
@@ -196,7 +199,7 @@ def download(
             here.viewer.array(job, result_file(version)),
             metadata=read_metadata(whole),
             alpha=None if format == "jpeg" else read_alpha(whole),
-            depth=None if bits == own else bits,  # type: ignore[arg-type]
+            depth=_DEEP.get(bits) if bits != own else None,
             white=job.white,
             overwrite=True,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -102,9 +103,10 @@ class Stack(BaseModel):
     id: str
     name: str
     created: datetime
-    frames: list[Frame] = []
+    frames: Sequence[Frame] = []
     sample: bool = False
 
+    # mypy knows no decorator above a property; pydantic documents that it is to be ignored.
     @computed_field  # type: ignore[prop-decorator]
     @property
     def problem(self) -> str | None:
@@ -122,7 +124,7 @@ class Stack(BaseModel):
 class StackRecord(Stack):
     """A stack, its folder, and what was found out about it."""
 
-    frames: list[FrameRecord] = []  # type: ignore[assignment]
+    frames: list[FrameRecord] = []
     folder: Path = Field(default=Path(), exclude=True)
     used: datetime = Field(default_factory=now)
     #: Its level and what is remarkable about it, once they are estimated.
