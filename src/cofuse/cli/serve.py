@@ -70,9 +70,9 @@ def serve(
     max_pixels
         Most pixels of one frame, in megapixels.
     keep_days
-        Delete what was not used for this number of days.
+        Delete uploaded frames that were not used for this number of days; results stay.
     keep_size
-        Delete the oldest stacks and results when all takes more than this.
+        Delete the oldest uploaded frames when all takes more than this, and take no more.
     """
     if any(
         importlib.util.find_spec(name) is None
@@ -131,8 +131,8 @@ def serve(
             print(address, flush=True)
             say("the page is served at this address; stop it with Ctrl-C")
             say(
-                f"stacks and results are kept in {folder} for {keep_days:g} days after they were "
-                f"last used, up to {keep_size}; see --keep-days and --keep-size"
+                f"results are kept in {folder} until you delete them, uploaded frames for "
+                f"{keep_days:g} days after their last use (--keep-days)"
             )
             if not no_open and can_show():
                 with contextlib.suppress(OSError):  # a full disk; the address is printed anyway

@@ -13,7 +13,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -204,35 +204,24 @@ class Store:
     # --- clean-up --------------------------------------------------------------------------------
 
     def clean_up(self) -> list[str]:
-        """Delete what was not used for long, and the oldest while all is too large.
+        """Delete stacks that were not used for long, and the oldest while all is too large.
 
-        Returns the identifiers of what was deleted. Jobs that wait or run, and their stacks, stay;
-        so does the last result, however large: a user has just waited for it.
+        Their frames are copies; results are not, and only their owner deletes them. Returns the
+        identifiers of what was deleted. Stacks of jobs that wait or run stay.
         """
         gone: list[str] = []
         limit = now() - timedelta(days=self.config.keep_days)
         left = folder_bytes(self.config.folder)
-        jobs = [job for job in self.jobs.all() if job.is_over]
-        last = max((job for job in jobs if job.result), key=_last_used, default=None)
-        records: list[StackRecord | JobRecord] = [*jobs, *self.stacks.all()]
-        for record in sorted(records, key=_last_used):
-            is_recent = _last_used(record) >= limit
-            if is_recent and left <= self.config.keep_size:
+        for stack in sorted(self.stacks.all(), key=lambda stack: stack.used):
+            if stack.used >= limit and left <= self.config.keep_size:
                 break
-            if is_recent and record is last:
-                continue
-            size = folder_bytes(record.folder)
-            delete = self.delete_job if isinstance(record, JobRecord) else self.delete_stack
+            size = folder_bytes(stack.folder)
             with suppress(CofuseError, Missing):  # in use, or deleted meanwhile
-                delete(record.id)
-                gone.append(record.id)
+                self.delete_stack(stack.id)
+                gone.append(stack.id)
                 left -= size
         self.size = left
         return gone
-
-
-def _last_used(record: StackRecord | JobRecord) -> datetime:
-    return record.used if isinstance(record, StackRecord) else record.ended or record.created
 
 
 def _claim(folder: Path) -> None:
