@@ -29,7 +29,7 @@ from cofuse.images.memory import (
     used_memory,
 )
 from cofuse.images.store import Shelf, spill_folder
-from cofuse.model import weighing
+from cofuse.model import tiling
 from cofuse.model.runtime import load_networks
 from cofuse.model.weighing import ModelWeigher, noise_told
 from cofuse.progress import silent
@@ -261,7 +261,7 @@ def test_a_plan_stays_below_its_ceiling_or_is_refused(work: Work, ceiling: int) 
 @given(works)
 def test_with_much_memory_tiles_are_as_large_as_is_good(work: Work) -> None:
     plan = plan_fusion(work, max_memory=1 << 60)
-    assert plan.side == weighing.tile_sides(work.frames)[0] and plan.peak >= least_memory(work)
+    assert plan.side == tiling.tile_sides(work.frames)[0] and plan.peak >= least_memory(work)
 
 
 @given(works, st.integers(0, 300))
@@ -323,13 +323,13 @@ def test_a_small_fusion_keeps_to_its_plan(sigma: int) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the frames hardly differ")
 def test_memory_grows_with_the_number_of_frames_by_tiles_alone() -> None:
-    base = np.random.default_rng(0).random((2400, 64, 3), np.float32)
-    networks, side = load_networks("auto"), weighing.LEAST_SIDE
+    base = np.random.default_rng(0).random((7200, 64, 3), np.float32)
+    networks, side = load_networks("auto"), tiling.LEAST_SIDE
     peaks, planned = [], []
     for count in (4, 4, 12):  # the first time modules are loaded
         stack = Stack([lambda k=k: np.roll(base, k, axis=0) for k in range(count)]).kept()  # type: ignore[misc]
         law = NoiseLaw.white(0, frames=count, colour=True)
-        weigher = ModelWeigher(networks, noise_told(law), side, weighing.part_side(side))
+        weigher = ModelWeigher(networks, noise_told(law), side, tiling.part_side(side))
         tracemalloc.start()
         try:
             MixingRun(
@@ -342,7 +342,7 @@ def test_memory_grows_with_the_number_of_frames_by_tiles_alone() -> None:
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()
-        planned.append(weighing.working_bytes((2400, 64), count, side))
+        planned.append(tiling.working_bytes((7200, 64), count, side))
     assert 0 < peaks[2] - peaks[1] < planned[2] - planned[1] < 8 * base.nbytes
 
 

@@ -140,8 +140,10 @@ def trusting(name: str, *inputs: Picture) -> list[Picture]:
         return [np.ascontiguousarray(inputs[0][..., ::4, ::4])] * 2
     if name == "compare":
         return [inputs[0]]
-    if name == "look":
+    if name == "relate":
         return [np.full((1, 1, *inputs[0].shape[2:]), inputs[-1][0, 0] > 0, np.float32)]
+    if name == "look":
+        return [inputs[0]]
     if name == "share":
         return [inputs[0][:, :1]]
     assert name == "weigh", "a frame that is alone is not looked at closely"

@@ -19,7 +19,8 @@ from cofuse.images.tiles import tiles_of
 from cofuse.model import weighing
 from cofuse.model.restoring import NoiseLeft
 from cofuse.model.runtime import NAMES, load_networks, model_folder
-from cofuse.model.weighing import HALO, ModelWeigher
+from cofuse.model.tiling import HALO
+from cofuse.model.weighing import ModelWeigher
 from cofuse.sensor.law import BANDS, NoiseLaw, NoiseModel
 
 pytest.importorskip("torch", reason="torch is not installed")

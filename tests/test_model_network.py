@@ -53,7 +53,8 @@ def inputs_of(name: str, height: int, width: int) -> list[torch.Tensor]:
     return {
         "filter": [values(1) - 0.5],
         "compare": [filtered, filtered + 0.5, light, torch.full((1, 1), 0.3)],
-        "look": [filtered, light, *(values(FILTERS, 2) for _ in range(4)), values(1, 2), told],
+        "relate": [filtered, light, *(values(FILTERS, 2) for _ in range(4)), values(1, 2), told],
+        "look": [steps(FEATURES[0], 2)],
         "share": pools,
         "weigh": [*features, *(one.flip(1) for one in features)],
         "border": [values(2) - 0.5, values(2), values(MIXED_BANDS, 2) - 0.5, steps(CONTEXT, 2)],

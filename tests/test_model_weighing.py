@@ -24,16 +24,8 @@ from cofuse.images import Stack
 from cofuse.images.pixels import MIXED_BANDS, split
 from cofuse.images.tiles import Tile, tiles_of
 from cofuse.model.runtime import Networks, load_networks, model_folder
-from cofuse.model.weighing import (
-    HALO,
-    LEAST_SHARE,
-    Glance,
-    ModelWeigher,
-    Told,
-    noise_told,
-    tile_sides,
-    working_bytes,
-)
+from cofuse.model.tiling import HALO, tile_sides, working_bytes
+from cofuse.model.weighing import LEAST_SHARE, Glance, ModelWeigher, Told, noise_told
 from cofuse.progress import silent
 from cofuse.sensor.law import BANDS, NoiseLaw, NoiseModel
 
@@ -133,7 +125,7 @@ def test_networks_are_told_of_each_frame_its_noise_and_nothing_else() -> None:
 
     levels = np.outer(np.arange(3), [0.25, 0.5]).astype(np.float32)
     weighed(grey_frames(3, (32, 48)), networks=listening, told=Told(levels, 0.125))
-    looked = [("look", [0.25 * k, 0.5 * k]) for k in range(3)]
+    looked = [("relate", [0.25 * k, 0.5 * k]) for k in range(3)]
     assert sorted(heard) == [("compare", [0.125]), *looked]
 
 
@@ -229,7 +221,7 @@ def test_parts_cover_every_tile_once_with_the_frames_that_have_a_share(
 
 def test_more_frames_have_smaller_tiles_down_to_a_side_that_is_fair() -> None:
     best = [tile_sides(count)[0] for count in range(1, 300)]
-    assert best[0] == 1536 and best[-1] == 512
+    assert best[0] == 2048 and best[-1] == 512
     assert best == sorted(best, reverse=True)
     for count in (1, 30, 1000):
         sides = tile_sides(count)
@@ -261,8 +253,10 @@ def saying(
             return [np.ascontiguousarray(inputs[0][..., ::4, ::4])] * 2
         if name == "compare":
             return [inputs[0]]
-        if name == "look":
+        if name == "relate":
             return [np.full((1, 1, *inputs[0].shape[2:]), inputs[-1][0, 0], np.float32)]
+        if name == "look":
+            return [inputs[0]]
         if name == "share":
             return [inputs[0][:, :1]]
         if name == "weigh":

@@ -177,7 +177,8 @@ def _weigher(
     """What makes the weigher of a preset, once the noise is known."""
     if isinstance(settings, AutoSettings):
         from cofuse.model.runtime import WEIGHING, load_networks
-        from cofuse.model.weighing import ModelWeigher, noise_told, part_side
+        from cofuse.model.tiling import part_side
+        from cofuse.model.weighing import ModelWeigher, noise_told
 
         networks = load_networks(settings.model, device, names=WEIGHING)
         return lambda law: ModelWeigher(networks, noise_told(law), side, part_side(side))

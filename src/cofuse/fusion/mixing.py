@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cofuse.images import Fusion, Levels, Pixels, Stack
-from cofuse.images.pixels import MIXED_BANDS, smoothed
+from cofuse.images.pixels import MIXED_BANDS, REACH, smoothed
 from cofuse.images.store import Shelf
-from cofuse.images.tiles import Tile, map_ahead, tiles_of
+from cofuse.images.tiles import Tile, box_of, map_ahead, relative, tiles_of
 from cofuse.model import restoring
 from cofuse.model.restoring import NoiseLeft, halved, restore
 from cofuse.model.runtime import RESTORING, load_networks
@@ -282,10 +282,15 @@ def mixed(frames: Iterable[Levels], weights: Levels, part: Tile) -> Levels:
         if not mixture:
             channels = 1 if frame.ndim == 2 else frame.shape[2]
             mixture = [np.zeros(weights.shape[2:], np.float64) for _ in range(channels)]
-        if own.any():
-            # The same as to weigh bands, which are differences of neighbouring smoothed pictures.
-            steps = [own[0], *(coarser - finer for finer, coarser in pairwise(own))]
-            for picture, step in zip(smoothed(frame), steps, strict=True):
-                for target, plane in zip(mixture, cv2.split(picture[part.within]), strict=True):
-                    cv2.accumulateProduct(plane, step, target)
+        box = box_of(part, own.any(axis=0), REACH)
+        if box is None:
+            continue
+        here = relative(box.here, part.here)
+        own = own[:, *here]
+        # The same as to weigh bands, which are differences of neighbouring smoothed pictures.
+        steps = [own[0], *(coarser - finer for finer, coarser in pairwise(own))]
+        pictures = smoothed(frame[relative(box.around, part.around)])
+        for picture, step in zip(pictures, steps, strict=True):
+            for target, plane in zip(mixture, cv2.split(picture[box.within]), strict=True):
+                cv2.accumulateProduct(plane, step, target[here])
     return np.asarray(mixture[0] if len(mixture) == 1 else cv2.merge(mixture), np.float32)

@@ -229,9 +229,9 @@ def plan_fusion(work: Work, *, max_memory: int | None = None, begun: bool = Fals
     CofuseError
         Even with small tiles it would take more than ``max_memory``, or than there is.
     """
-    from cofuse.model import weighing  # loads OpenCV, which takes a while
+    from cofuse.model import tiling
 
-    least = _peak(work, weighing.LEAST_SIDE)
+    least = _peak(work, tiling.LEAST_SIDE)
     most = max_memory or least if begun else most_memory(max_memory)
     if least > most:
         height, width = work.shape[:2]
@@ -245,26 +245,26 @@ def plan_fusion(work: Work, *, max_memory: int | None = None, begun: bool = Fals
             f"{remedy}, or make the frames smaller"
         )
     # What the caller has already, leftovers and arrays, makes tiles smaller but refuses nothing.
-    sides = weighing.tile_sides(work.frames)
+    sides = tiling.tile_sides(work.frames)
     if _peak(work, sides[0]) == least:  # there is no need to ask the system
         return Plan(sides[0], least)
     more = max(0, used_memory() - _PROGRAM)
     left = (default_ceiling() if max_memory is None else max_memory) - more
-    side = next((s for s in sides if _peak(work, s) <= left), weighing.LEAST_SIDE)
+    side = next((s for s in sides if _peak(work, s) <= left), tiling.LEAST_SIDE)
     return Plan(side, _peak(work, side))
 
 
 def least_memory(work: Work) -> int:
     """Bytes that a fusion takes with small tiles."""
-    from cofuse.model import weighing  # loads OpenCV, which takes a while
+    from cofuse.model import tiling
 
-    return _peak(work, weighing.LEAST_SIDE)
+    return _peak(work, tiling.LEAST_SIDE)
 
 
 def _peak(work: Work, side: int) -> int:
     """Most bytes of the process at any stage, beside arrays of the caller's."""
     from cofuse.fusion import fast
-    from cofuse.model import restoring, weighing
+    from cofuse.model import restoring, tiling
 
     height, width = work.shape[:2]
     pixels, channels = height * width, math.prod(work.shape[2:])
@@ -275,7 +275,7 @@ def _peak(work: Work, side: int) -> int:
         stages.append(_PAPER_BYTES * pixels + frame)
     else:
         maps = pixels * ((1 if work.frames <= 256 else 2) + 4)
-        tiles = weighing.working_bytes((height, width), work.frames, side)
+        tiles = tiling.working_bytes((height, width), work.frames, side)
         if work.preset == "fast":
             tiles = fast.working_bytes((height, width))
         if work.restores:

@@ -88,6 +88,29 @@ def parts_of(tile: Tile, side: int, shape: tuple[int, int], halo: int) -> Iterat
             yield Tile.of(here, shape, halo)
 
 
+def box_of(part: Tile, wanted: NDArray[np.bool_], halo: int, multiple: int = 1) -> Tile | None:
+    """The smallest box of a part that holds all that is ``wanted`` of its pixels, if anything is.
+
+    It begins, and unless the part ends there also ends, at a ``multiple`` of pixels in the part;
+    its halo is cut off where that of the part ends.
+    """
+    found = [np.flatnonzero(wanted.any(axis=axis)) for axis in (1, 0)]
+    if not found[0].size:
+        return None
+    here = [
+        slice(
+            whole.start + own[0] // multiple * multiple,
+            min(whole.start + (own[-1] // multiple + 1) * multiple, whole.stop),
+        )
+        for whole, own in zip(part.here, found, strict=True)
+    ]
+    around = (
+        slice(max(whole.start, own.start - halo), min(whole.stop, own.stop + halo))
+        for whole, own in zip(part.around, here, strict=True)
+    )
+    return Tile(*here, *around)
+
+
 def relative(inner: tuple[slice, slice], outer: tuple[slice, slice]) -> tuple[slice, slice]:
     """Rows and columns counted from the start of others."""
     rows, columns = (

@@ -1,17 +1,18 @@
 r"""The networks, defined once; needs torch, the extra ``gpu``.
 
-Six small networks weigh the frames of a stack.
+Seven small networks weigh the frames of a stack.
 
 - `Filter` passes learned analysis filters over a frame, and keeps a quarter of its size.
 - `Compare` sees mean and maximum over all frames of what is filtered, whatever their number and
   order, and says what a frame is to be compared with.
-- `Look` sees what is filtered of a frame beside that.
+- `Relate` sees what is filtered of a frame beside that, pixel by pixel.
+- `Look` makes features of it at three sizes.
 - `Share` sees mean and maximum of these features over all frames.
 - `Weigh` scores one frame in every band, from its features and what is shared: coarsely.
 - `Border` looks at a frame in full size, beside the mixture by these coarse weights, and only
   where it has any: it makes the scores exact to the pixel.
 
-A seventh, `Restore`, takes out of a picture the noise that it is told of.
+An eighth, `Restore`, takes out of a picture the noise that it is told of.
 
 Luminance is the mean of the channels, from -0.5 (black) to 0.5 (white); sides are multiples of
 `MULTIPLE`. Between two convolutions planes are whole numbers of steps, 0 to 255, and most kernels
@@ -107,8 +108,8 @@ class Compare(nn.Module):
         return relative, distance, self.light(-light), growth
 
 
-class Look(nn.Module):
-    """Features of a frame at three sizes."""
+class Relate(nn.Module):
+    """What is filtered of a frame, beside what frames are compared with: pixel by pixel."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,9 +119,6 @@ class Look(nn.Module):
         self.distance = nn.Conv2d(FILTERS, first, 1, bias=False)
         self.light = nn.Conv2d(1 + TOLD, first, 1, bias=False)
         self.entered = Rounded()
-        self.into = nn.ModuleList(RoundedConv(a, b, 3, stride=2) for a, b in pairwise(FEATURES))
-        self.more = nn.ModuleList(RoundedConv(n, n, 3) for n in FEATURES)
-        self.features = nn.ModuleList(Rounded() for _ in FEATURES)
 
     def forward(
         self,
@@ -132,15 +130,30 @@ class Look(nn.Module):
         common: Tensor,
         growth: Tensor,
         told: Tensor,
-    ) -> tuple[Tensor, ...]:
-        """Look at what is filtered of frames beside what `Compare` made; told is (N, `TOLD`).
+    ) -> Tensor:
+        """Relate what is filtered of frames to what `Compare` made; told is (N, `TOLD`).
 
-        Features are returned in steps.
+        Planes are returned in steps.
         """
         x = self.own(planes) + self.relative(planes * relative)
         x = x + self.distance((planes - largest) * distance)
         x = x + self.light(torch.cat([light, 20 * told[:, :, None, None] * growth], 1))
-        x = self.entered(F.relu(x + common))
+        return self.entered.steps(F.relu(x + common))
+
+
+class Look(nn.Module):
+    """Features of a frame at three sizes."""
+
+    def __init__(self, relate: Relate) -> None:
+        super().__init__()
+        self.entered = relate.entered
+        self.into = nn.ModuleList(RoundedConv(a, b, 3, stride=2) for a, b in pairwise(FEATURES))
+        self.more = nn.ModuleList(RoundedConv(n, n, 3) for n in FEATURES)
+        self.features = nn.ModuleList(Rounded() for _ in FEATURES)
+
+    def forward(self, steps: Tensor) -> tuple[Tensor, ...]:
+        """Look at steps that `Relate` made; features are steps too."""
+        x = self.entered.planes(steps)
         made = []
         for i, (more, features) in enumerate(zip(self.more, self.features, strict=True)):
             if i > 0:
@@ -303,6 +316,7 @@ class Networks(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.filter, self.compare, self.look, self.share = Filter(), Compare(), Look(), Share()
+        self.filter, self.compare, self.relate = Filter(), Compare(), Relate()
+        self.look, self.share = Look(self.relate), Share()
         self.weigh = Weigh(self.look, self.share)
         self.border, self.restore = Border(self.weigh), Restore()

@@ -99,7 +99,8 @@ MODELS = Path(__file__).parent.parent / "data" / "models"
 _INPUTS = {
     "filter": [4],
     "compare": [4, 4, 4, 2],
-    "look": [4] * 7 + [2],
+    "relate": [4] * 7 + [2],
+    "look": [4],
     "share": [4] * 3,
     "weigh": [4] * 6,
     "border": [4] * 4,

@@ -34,7 +34,8 @@ def write_networks(networks: Networks, folder: Path) -> None:
     samples: dict[str, tuple[Tensor, ...]] = {
         "filter": (planes(1),),
         "compare": (filtered, filtered, light, torch.zeros(1, 1)),
-        "look": (filtered, light, *(3 * [filtered]), features[0], light, torch.zeros(1, TOLD)),
+        "relate": (filtered, light, *(3 * [filtered]), features[0], light, torch.zeros(1, TOLD)),
+        "look": (features[0],),
         "share": tuple(torch.cat([feature, feature], 1) for feature in features),
         "weigh": (*features, *features),
         "border": (planes(2), planes(2), planes(MIXED_BANDS, 4), planes(CONTEXT, 4)),

@@ -7,7 +7,6 @@ frames whose coarse weight matters there. The weights are the softmax of the sco
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,57 +18,29 @@ from numpy.typing import NDArray
 
 from cofuse.images import Levels, Stack
 from cofuse.images.pixels import MIXED_BANDS, REACH, blurred
-from cofuse.images.tiles import MULTIPLE, Tile, map_ahead, padded, parts_of, relative
+from cofuse.images.tiles import (
+    Tile,
+    box_of,
+    map_ahead,
+    padded,
+    parts_of,
+    relative,
+)
 from cofuse.model.runtime import Networks, Planes
+from cofuse.model.tiling import HALO, Block, assembled, block_side, blocks_of, seen_lengths, smaller
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.bands import octaves_in_bands
 
-#: Halo of a tile in pixels: all that the networks see. The least that was missing would be rounded
-#: to other steps now and then, and tiles would not be equal to the whole.
-HALO = 112
+#: Pixels that filters see around a block.
+_FILTERED_AROUND = 4
 #: Receptive field of `border` in pixels to each side, beside the window of the detail's strength.
 _NEAR = 12
 #: By what the networks that see all frames make pictures smaller.
 _COARSE = 4
 #: A frame is left out where its coarse weight is below this share of the largest one.
-LEAST_SHARE = 0.03
+LEAST_SHARE = 0.06
 #: The same for exact weights, so that the only sharp frame has weight 1 and its pixels stay.
 _LEAST_WEIGHT = 0.001
-#: Sides of tiles in pixels. Halos of large ones cost least, but the features of all frames of a
-#: tile should take no more than so many bytes unless tiles would become smaller than is fair.
-_SIDES, _FEATURE_BYTES, _FAIR_SIDE = (1536, 1280, 1024, 768, 512, 256, 128), 200_000_000, 512
-LEAST_SIDE = _SIDES[-1]
-#: Sides in pixels of the parts of tiles; the smaller one is for tiles below a fair side, or of it,
-#: which are for many frames.
-_PARTS = 256, 128
-#: Bytes for a pixel of a frame: filter responses, or features, or scores and context.
-_FILTERED, _FEATURES, _CONTEXT = 4 * 33 / 16, 32 / 16 + 48 / 64 + 96 / 256, (4 * 4 + 32) / 16
-#: Bytes for a pixel that the networks need at most for themselves; the runtime's store, which grows
-#: by doubling, holds more than is in use.
-_NETWORK_BYTES = 320
-
-
-def tile_sides(frames: int) -> list[int]:
-    """Sides of tiles in pixels that suit a number of frames, the best one first."""
-    most = max(_FEATURE_BYTES, _feature_bytes(frames, _FAIR_SIDE))
-    return [side for side in _SIDES if _feature_bytes(frames, side) <= most]
-
-
-def _feature_bytes(frames: int, side: int) -> float:
-    return frames * max(_FILTERED, _FEATURES) * (side + 2 * HALO) ** 2
-
-
-def part_side(side: int) -> int:
-    """Side in pixels of the parts of tiles of a given side."""
-    return _PARTS[side <= _FAIR_SIDE]
-
-
-def working_bytes(shape: tuple[int, int], frames: int, side: int) -> int:
-    """Bytes that weighing a tile takes."""
-    seen = math.prod(min(side + 2 * HALO, length + 2 * MULTIPLE) for length in shape)
-    part = math.prod(min(part_side(side) + 2 * REACH, length + 2 * MULTIPLE) for length in shape)
-    every = seen * max(_FILTERED, _FEATURES, _CONTEXT) + part * 4 * (MIXED_BANDS + 9)
-    return round(frames * every + (seen + part) * _NETWORK_BYTES)
 
 
 class Told(NamedTuple):
@@ -118,21 +89,18 @@ class ModelWeigher:
         """Look at all frames of a stack around a tile at a quarter of their size."""
         run, numbers = self.networks, range(len(stack))
         ahead = partial(map_ahead, pixels=tile.pixels)
-
-        def filtered(number: int) -> list[Planes]:
-            return run("filter", _beyond(light(stack.part_levels(number, tile.around))))
-
-        owns, ((mean, largest), (mean_light, _)) = _with_pools(ahead(filtered, numbers))
-        floor = np.array([[self.told.floor]], np.float32)
-        beside = largest, *run("compare", mean, largest, mean_light, floor)
+        shape = stack.height, stack.width
+        lengths = seen_lengths(tile, shape)
+        blocks = list(blocks_of(lengths, block_side(len(stack))))
+        related = assembled(ahead(partial(self._related, stack, tile, lengths), blocks), lengths)
 
         def featured(number: int) -> list[Planes]:
-            # Responses are dropped one by one as features take their place.
-            own, owns[number] = owns[number], []
-            return run("look", *own, *beside, self.told.levels[number : number + 1])
+            # What was seen of a frame is dropped as its features take the place.
+            own, related[number] = related[number], np.empty(0, np.uint8)
+            return run("look", own)
 
-        features, pools = _with_pools(ahead(featured, numbers))
-        shared = run("share", *(np.concatenate(pair, axis=1) for pair in pools))
+        features = list(ahead(featured, numbers))
+        shared = assembled(ahead(partial(self._shared, features), blocks), lengths)
 
         def scored(number: int) -> list[Planes]:
             own, features[number] = features[number], []
@@ -140,8 +108,47 @@ class ModelWeigher:
 
         scores, contexts = zip(*ahead(scored, numbers), strict=True)
         shares = _shares(np.concatenate(scores))
-        shape = stack.height, stack.width
         return Glance(run, tile, shape, scores, contexts, shares, self.part)
+
+    def _related(
+        self, stack: Stack, tile: Tile, lengths: Sequence[int], block: Block
+    ) -> tuple[Block, list[Planes]]:
+        """Filter a block of a tile in all frames, and relate what is filtered of each to all.
+
+        A block is so small that what lies between the networks does not leave the cache.
+        """
+        run = self.networks
+        rows, columns = (
+            slice(max(0, part.start - _FILTERED_AROUND), min(length, part.stop + _FILTERED_AROUND))
+            for part, length in zip(block, lengths, strict=True)
+        )
+        within = smaller(relative(block, (rows, columns)), _COARSE)
+
+        def filtered(number: int) -> list[Planes]:
+            seen = _mirrored_light(stack, number, tile, (rows, columns))[None, None]
+            return [np.ascontiguousarray(planes[..., *within]) for planes in run("filter", seen)]
+
+        owns, ((mean, largest), (mean_light, _)) = _with_pools(map(filtered, range(len(stack))))
+        floor = np.array([[self.told.floor]], np.float32)
+        beside = largest, *run("compare", mean, largest, mean_light, floor)
+        levels = self.told.levels[:, None]
+        return block, [
+            run("relate", *own, *beside, level)[0] for own, level in zip(owns, levels, strict=True)
+        ]
+
+    def _shared(
+        self, features: Sequence[Sequence[Planes]], block: Block
+    ) -> tuple[Block, list[Planes]]:
+        """What the features of all frames have in common in a block."""
+        of_block = (
+            [
+                np.ascontiguousarray(planes[..., *smaller(block, _COARSE << size)])
+                for size, planes in enumerate(own)
+            ]
+            for own in features
+        )
+        _, pools = _with_pools(of_block)
+        return block, self.networks("share", *(np.concatenate(pair, axis=1) for pair in pools))
 
 
 def light(levels: Levels) -> Levels:
@@ -152,14 +159,21 @@ def light(levels: Levels) -> Levels:
     return np.asarray(cv2.transform(total, np.array([[1 / 765, -0.5]], np.float32)), np.float32)
 
 
-def _beyond(plane: Levels) -> Levels:
-    """Mirror a plane (h, w) beyond its last row and column, up to a multiple and two more.
-
-    Grey there, though networks count from grey, would be an edge stronger than any detail; of
-    small pictures, a row more would change by much what is seen beyond the last one.
-    """
-    down, right = (2 * MULTIPLE + -length % MULTIPLE for length in plane.shape)
-    return np.pad(plane, ((0, down), (0, right)), mode="symmetric")[None, None]
+def _mirrored_light(stack: Stack, number: int, tile: Tile, where: Block) -> NDArray[np.float32]:
+    """Luminance of a frame at rows and columns counted from those around a tile."""
+    places = []
+    for part, around in zip(where, tile.around, strict=True):
+        length = around.stop - around.start
+        place = np.arange(part.start, part.stop) % (2 * length)  # it may be mirrored again
+        places.append(around.start + np.minimum(place, 2 * length - 1 - place))
+    firsts = [int(place.min()) for place in places]
+    rows, columns = (
+        slice(first, int(place.max()) + 1) for first, place in zip(firsts, places, strict=True)
+    )
+    seen = light(stack.part_levels(number, (rows, columns)))
+    if all(place[-1] - place[0] == len(place) - 1 for place in places):
+        return seen  # nothing is mirrored
+    return seen[np.ix_(*(place - first for place, first in zip(places, firsts, strict=True)))]
 
 
 def _with_pools(
@@ -167,18 +181,20 @@ def _with_pools(
 ) -> tuple[list[list[Planes]], list[tuple[Levels, Levels]]]:
     """Planes (1, …) of all frames, and mean and maximum over frames of each."""
     every: list[list[Planes]] = []
-    sums: list[NDArray[np.float64]] = []
+    sums: list[Planes] = []
     largest: list[Planes] = []
     for planes in of_frames:
         every.append(planes)
         if not sums:
-            sums = [np.zeros(own.shape, np.float64) for own in planes]
+            # Whole numbers of steps add up exactly in single precision too.
+            kinds = [np.float32 if own.dtype == np.uint8 else np.float64 for own in planes]
+            sums = [np.zeros(own.shape, kind) for own, kind in zip(planes, kinds, strict=True)]
             largest = [own.copy() for own in planes]
         for total, most, own in zip(sums, largest, planes, strict=True):
             rows = own.reshape(own.shape[1], -1)
             cv2.accumulate(rows, total.reshape(rows.shape))
             cv2.max(rows, most.reshape(rows.shape), most.reshape(rows.shape))
-    means = ((total / len(every)).astype(np.float32) for total in sums)
+    means = ((total / len(every)).astype(np.float32, copy=False) for total in sums)
     return every, list(zip(means, (most.astype(np.float32) for most in largest), strict=True))
 
 
@@ -260,13 +276,21 @@ class Glance:
         details = {}
         shape = next(iter(lights.values())).shape
         sums = np.zeros((2, *shape), np.float64)
+        everywhere = Tile(*part.around, *part.around)
         for number, seen in lights.items():
-            details[number] = seen - blurred(seen, 5)
-            cv2.accumulateProduct(shares[number], seen, sums[0])
-            cv2.accumulateProduct(shares[number], np.abs(details[number]), sums[1])
+            detail = details[number] = seen - blurred(seen, 5)
+            if (box := box_of(everywhere, shares[number] > 0, 0)) is not None:
+                there = relative(box.here, part.around)
+                share = shares[number][there]
+                cv2.accumulateProduct(share, seen[there], sums[0][there])
+                cv2.accumulateProduct(share, np.abs(detail[there]), sums[1][there])
         mixture, strength = sums.astype(np.float32)
         strength = blurred(strength, 9)
-        boxes = {n: box for n in lights if (box := _box(shares[n], part)) is not None}
+        boxes = {}
+        for number, share in shares.items():
+            box = box_of(part, share[part.within] > 0, _NEAR, _COARSE)
+            if box is not None:
+                boxes[number] = box
         size = tuple(here.stop - here.start for here in part.here)
         scores = np.full((len(lights), MIXED_BANDS, *size), -np.inf, np.float32)
         for scored, number in zip(scores, lights, strict=True):
@@ -298,20 +322,3 @@ class Glance:
             np.maximum(second, np.minimum(first, detail), out=second)
             np.maximum(first, detail, out=first)
         return np.asarray(1 - second / first)
-
-
-def _box(share: Levels, part: Tile) -> Tile | None:
-    """The smallest box of a part that holds all pixels in which a frame has a share, if any."""
-    has_share = share[part.within] > 0
-    found = [np.flatnonzero(has_share.any(axis=axis)) for axis in (1, 0)]
-    if not found[0].size:
-        return None
-    rows, columns = (
-        slice(
-            here.start + own[0] // _COARSE * _COARSE,
-            min(here.start + (own[-1] // _COARSE + 1) * _COARSE, here.stop),
-        )
-        for here, own in zip(part.here, found, strict=True)
-    )
-    ends = part.around_rows.stop, part.around_columns.stop
-    return Tile.of((rows, columns), ends, _NEAR)

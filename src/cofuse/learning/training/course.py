@@ -22,7 +22,7 @@ from cofuse.model.network import Networks
 
 #: What can be trained, one at a time, and the networks that belong to it.
 PARTS = {
-    "weighing": ("filter", "compare", "look", "share", "weigh", "border"),
+    "weighing": ("filter", "compare", "relate", "look", "share", "weigh", "border"),
     "restoring": ("restore",),
 }
 
