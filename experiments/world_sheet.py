@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from cofuse import CofuseError, read_image, write_image
-from cofuse.learning.world import World, WorldSettings
-from cofuse.learning.world.making import KINDS
+from training.world.canvas import WorldSettings
+from training.world.making import KINDS, World
 
 #: Frames of the stacks, one after the other.
 _FRAMES = (2, 3, 4, 8)

@@ -23,10 +23,9 @@ from cofuse.fusion.mixing import MixingRun
 from cofuse.images import Stack
 from cofuse.images.pixels import MIXED_BANDS, split
 from cofuse.images.tiles import Tile, tiles_of
-from cofuse.model.runtime import Networks, load_networks, model_folder
+from cofuse.model.runtime import LEAST_SHARE, Networks, load_networks, model_folder
 from cofuse.model.weighing import (
     HALO,
-    LEAST_SHARE,
     Glance,
     ModelWeigher,
     Told,

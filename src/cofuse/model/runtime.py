@@ -108,6 +108,8 @@ _INPUTS = {
 NAMES = tuple(_INPUTS)
 #: The networks that weigh frames; the other one restores, and takes twice as long to load as these.
 WEIGHING, RESTORING = NAMES[:-1], NAMES[-1:]
+#: A frame is left out where its coarse weight is below this share of the largest one.
+LEAST_SHARE = 0.03
 
 
 def model_folder(name: str) -> Path:
@@ -158,11 +160,11 @@ def _on_processor(folder: Path, names: tuple[str, ...]) -> Networks:
             )
         except Exception as error:  # its errors have no class of their own in common
             raise CofuseError(
-                f"{file} cannot be read as a network; expected one that `cofuse train` wrote"
+                f"{file} cannot be read as a network; expected one that a training wrote"
             ) from error
         if [len(given.shape) for given in session.get_inputs()] != _INPUTS[name]:
             raise CofuseError(
-                f"{file} is another network; expected the one that `cofuse train` wrote there"
+                f"{file} is another network; expected the one that a training wrote there"
             )
         sessions[name] = session
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from cofuse.images import Levels, Stack
 from cofuse.images.pixels import MIXED_BANDS, REACH, blurred
 from cofuse.images.tiles import MULTIPLE, Tile, map_ahead, padded, parts_of, relative
-from cofuse.model.runtime import Networks, Planes
+from cofuse.model.runtime import LEAST_SHARE, Networks, Planes
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.bands import octaves_in_bands
 
@@ -31,9 +31,8 @@ HALO = 112
 _NEAR = 12
 #: By what the networks that see all frames make pictures smaller.
 _COARSE = 4
-#: A frame is left out where its coarse weight is below this share of the largest one.
-LEAST_SHARE = 0.03
-#: The same for exact weights, so that the only sharp frame has weight 1 and its pixels stay.
+#: The same as `LEAST_SHARE` for exact weights, so that the only sharp frame has weight 1 and its
+#: pixels stay.
 _LEAST_WEIGHT = 0.001
 #: Sides of tiles in pixels. Halos of large ones cost least, but the features of all frames of a
 #: tile should take no more than so many bytes unless tiles would become smaller than is fair.
@@ -185,7 +184,7 @@ def _with_pools(
 def _shares(scores: Levels) -> Levels:
     """Shares in the mixture that `border` sees: roots of weights, so that runners-up show in it.
 
-    The same as `learning.training.weighing.shares`.
+    The same as `training.weighing.shares`.
     """
     weights = np.exp(scores - scores.max(axis=0))
     weights /= _total(weights)

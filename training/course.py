@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from cofuse.errors import CofuseError
-from cofuse.learning.training.restoring import Noisy
-from cofuse.learning.training.weighing import Stacks
-from cofuse.learning.world import World
 from cofuse.model.network import Networks
+from training.restoring import Noisy
+from training.weighing import Stacks
+from training.world.making import World
 
 #: What can be trained, one at a time, and the networks that belong to it.
 PARTS = {

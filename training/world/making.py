@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from cofuse.errors import CofuseError
-from cofuse.learning.world.camera import Scenes, capture
-from cofuse.learning.world.canvas import Canvas, WorldSettings
-from cofuse.learning.world.frames import Exposure, Motion, Plan, vignette
-from cofuse.learning.world.pictures import ground, photograph
-from cofuse.learning.world.scenes import mapped, masked, photographic
-from cofuse.learning.world.sensor import STANDARD
-from cofuse.learning.world.specimens import specimens, thick
+from training.world.camera import Scenes, capture
+from training.world.canvas import Canvas, WorldSettings
+from training.world.frames import Exposure, Motion, Plan, vignette
+from training.world.pictures import ground, photograph
+from training.world.scenes import mapped, masked, photographic
+from training.world.sensor import STANDARD
+from training.world.specimens import specimens, thick
 
 #: Kinds of scenes, and what draws the views of a plan.
 KINDS = {

@@ -27,21 +27,22 @@ pytest.importorskip("onnx", reason="onnx is not installed")
 
 import torch
 
-from cofuse.learning.training import CourseSettings, train
-from cofuse.learning.training import course as courses
-from cofuse.learning.training.bands import (
+from cofuse.model.network import CONTEXT, TOLD, Networks
+from cofuse.model.saving import read_networks
+from training import course as courses
+from training.bands import (
     mixed,
     noise_inputs,
     noise_levels,
     octave_levels,
     split,
 )
-from cofuse.learning.training.restoring import Noisy, levels_left
-from cofuse.learning.training.weighing import Stacks, mixing_loss, shares, weights_of
-from cofuse.learning.world import Scenes, World
-from cofuse.learning.world.canvas import Canvas
-from cofuse.model.network import CONTEXT, TOLD, Networks
-from cofuse.model.saving import read_networks
+from training.course import CourseSettings, train
+from training.restoring import Noisy, levels_left
+from training.weighing import Stacks, mixing_loss, shares, weights_of
+from training.world.camera import Scenes
+from training.world.canvas import Canvas
+from training.world.making import World
 
 pytestmark = [pytest.mark.extra("torch"), pytest.mark.extra("onnx")]
 
