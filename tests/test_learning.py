@@ -319,9 +319,7 @@ def test_a_separable_operator_is_not_degenerate(seed: int) -> None:
 
 def test_separable_rows_must_be_a_square_number() -> None:
     with pytest.raises(CofuseError, match="60 rows make no two equal factors"):
-        learn_operator(
-            patches_of(TRAINING, 7, 500, 0), LearningSettings(rows=60), separable=True
-        )
+        learn_operator(patches_of(TRAINING, 7, 500, 0), LearningSettings(rows=60), separable=True)
 
 
 # Progress and refusals

@@ -75,8 +75,7 @@ _HOMES = {
     "images": "Fusion Stack",
     "jobs.report": "Outcome",
     "jobs.run": "fuse_files",
-    "learning": "LearnedOperator LearningSettings learn_operator "
-    "sample_patches",
+    "learning": "LearnedOperator LearningSettings learn_operator sample_patches",
     "operators": "AnalysisOperator load_operator",
     "progress": "Progress SolverTrace",
     "sensor": "NoiseLaw estimate_noise",

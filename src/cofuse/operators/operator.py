@@ -17,7 +17,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -219,9 +218,7 @@ def load_operator(name: str | Path) -> AnalysisOperator:
 
 @cache
 def _shipped(name: str) -> AnalysisOperator:
-    file = resources.files("cofuse").joinpath("data", "operators", f"{name}.npz")
-    with resources.as_file(file) as path:
-        return read_operator(path)
+    return read_operator(Path(__file__).parents[1] / "data" / "operators" / f"{name}.npz")
 
 
 def _built_in(kind: str, n: int) -> AnalysisOperator:
