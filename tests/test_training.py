@@ -379,7 +379,7 @@ def test_a_course_trains_its_networks_alone_and_says_how_far_it_is(photos, netwo
     course = train(
         photos,
         settings,
-        start=networks,
+        networks,
         say=lambda course: told.append(dict(course.curve[-1])),
     )
     assert course.step >= 1 and told == course.curve and len(told) >= 1
@@ -398,7 +398,7 @@ def test_steps_that_would_make_networks_useless_are_left_out_and_counted(photos,
     broken = copy.deepcopy(networks)
     with torch.no_grad():
         next(broken.border.parameters()).fill_(torch.nan)
-    course = train(photos, CourseSettings(seconds=0.5, frames=6, side=32), start=broken)
+    course = train(photos, CourseSettings(seconds=0.5, frames=6, side=32), broken)
     assert course.step == course.left_out == course.curve[-1]["left_out"] > 0
     pairs = zip(broken.parameters(), course.networks.parameters(), strict=True)
     assert all(torch.equal(before.nan_to_num(7), after.nan_to_num(7)) for before, after in pairs)
@@ -431,7 +431,7 @@ def test_helpers_draw_beside_and_end_with_the_course(photos, part, kind):
 @pytest.mark.slow
 def test_a_course_with_a_helper_trains(photos, networks):
     settings = CourseSettings(seconds=2.0, part="restoring", frames=4, side=32, helpers=1)
-    course = train(photos, settings, start=networks)
+    course = train(photos, settings, networks)
     assert course.step >= 1 and not multiprocessing.active_children()
     before, after = networks.restore.state_dict(), course.networks.restore.state_dict()
     assert any(not torch.equal(before[key], after[key]) for key in before)
@@ -451,8 +451,8 @@ def test_steps_on_one_stack_lower_its_loss():
     assert losses[-1] < losses[0] - 0.3
 
 
-def test_a_running_mean_begins_with_the_first_step_and_follows(photos):
-    made = courses.Course(CourseSettings(seconds=1.0), Networks(), Networks(), World(photos))
+def test_a_running_mean_begins_with_the_first_step_and_follows():
+    made = courses.Course(Networks(), Networks())
     with torch.no_grad():
         for parameter in made.networks.parameters():
             parameter.fill_(1.0)
@@ -479,4 +479,4 @@ def test_the_rate_warms_up_and_falls_along_a_cosine():
 
 def test_one_photograph_is_too_few(photos):
     with pytest.raises(CofuseError, match="one picture was given"):
-        train(photos[:1], CourseSettings(seconds=1.0, side=32))
+        train(photos[:1], CourseSettings(seconds=1.0, side=32), Networks())

@@ -130,7 +130,7 @@ def _run(given: argparse.Namespace) -> dict[str, Any]:
         for name in PARTS[given.part]:
             start.set_submodule(name, new.get_submodule(name))
     say = (lambda course: None) if given.quiet else _say
-    course = train(photos.to(place), settings, start=start, say=say)
+    course = train(photos.to(place), settings, start, say=say)
     card = {
         "cofuse": __version__,
         "torch": torch.__version__.split("+")[0],
@@ -162,8 +162,6 @@ def _say(course: Course) -> None:
 
 def read_photos(files: Sequence[Path], side: int) -> Tensor:
     """Read photographs of one size, ``side`` at least, as bytes (number, 3, height, width)."""
-    if len(files) < 2:
-        raise CofuseError(f"{len(files)} of the photographs were found; expected two at least")
     pictures: list[np.ndarray] = []
     for file in files:
         try:
