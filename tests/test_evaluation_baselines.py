@@ -143,6 +143,12 @@ def test_grey_and_its_rgb_copy_agree(method):
     assert (colour != grey[..., None]).any(axis=2).mean() < 0.01
 
 
+def test_a_window_of_one_takes_the_largest_coefficient():
+    picture = sample_picture("chelsea")[:64, :80, 1]
+    stack = Stack.from_arrays(half_blurred(picture))
+    assert psnr(METHODS["laplacian"](stack, window=1).image, picture) > 25.0
+
+
 def test_guided_filter_solves_its_regression():
     """Compare with the definition: in each window a ridge regression of the mask on the guide."""
     rng = np.random.default_rng(4)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import cv2
 import numpy as np
 
+from cofuse.arguments import check_number
 from cofuse.evaluation.baselines.copying import Array, choose_largest
 from cofuse.evaluation.baselines.denoising import import_extra
 from cofuse.images import Fusion, Pixels, Stack, luminance
@@ -25,14 +26,16 @@ def fuse_average(stack: Stack) -> Fusion:
     return Fusion(image=stack.from_levels((total / len(stack)).astype(np.float32)))
 
 
-def fuse_laplacian(stack: Stack) -> Fusion:
+def fuse_laplacian(stack: Stack, *, window: int = 3) -> Fusion:
     """Fuse by Laplacian pyramids: strongest detail by windowed salience, mean of the top.
 
-    After Burt and Adelson (1983) and Burt and Kolczynski (1993).
+    With ``window`` 1 the largest magnitude is taken, coefficient by coefficient. After Burt and
+    Adelson (1983) and Burt and Kolczynski (1993).
     """
+    check_number("window", window, 1, whole=True)
     depth = min(_LEVELS, int(np.log2(min(stack.shape[:2]))))
     pyramids = (_laplacian_pyramid(stack.to_levels(frame), depth) for frame in stack)
-    return Fusion(image=stack.from_levels(_collapse(_merge(pyramids))))
+    return Fusion(image=stack.from_levels(_collapse(_merge(pyramids, window))))
 
 
 def fuse_dwt(stack: Stack) -> Fusion:
@@ -49,7 +52,7 @@ def fuse_dwt(stack: Stack) -> Fusion:
         coarse, *rest = pywt.wavedec2(stack.to_levels(frame), wavelet, level=depth, axes=(0, 1))
         return [*(band for triple in rest for band in triple), coarse]
 
-    *details, coarse = _merge(map(bands, stack))
+    *details, coarse = _merge(map(bands, stack), 3)
     triples = [tuple(details[k : k + 3]) for k in range(0, len(details), 3)]
     fused = pywt.waverec2([coarse, *triples], wavelet, axes=(0, 1))
     # An odd side comes back one pixel longer.
@@ -86,17 +89,17 @@ def fuse_guided_filter(stack: Stack) -> Fusion:
     return Fusion(image=stack.from_levels((sums / weights).sum(axis=0).astype(np.float32)))
 
 
-def _merge(pyramids: Iterable[list[Array]]) -> list[Array]:
+def _merge(pyramids: Iterable[list[Array]], window: int) -> list[Array]:
     """Keep the most salient details of all frames, of equals the first's, and the mean top."""
     rest = iter(pyramids)
     *kept, top = next(rest)
-    best = [_salience(band) for band in kept]
+    best = [_salience(band, window) for band in kept]
     total, count = top.astype(np.float64), 1
     for *details, top in rest:
         total += top
         count += 1
         for so_far, most, band in zip(kept, best, details, strict=True):
-            here = _salience(band)
+            here = _salience(band, window)
             better = here > most
             np.maximum(most, here, out=most)
             np.copyto(so_far, band, where=better[..., None] if band.ndim == 3 else better)
@@ -121,10 +124,11 @@ def _collapse(pyramid: list[Array]) -> Array:
     return top
 
 
-def _salience(band: Array) -> Array:
-    """Average the luminance's magnitude over 3×3; at the borders over its part inside."""
+def _salience(band: Array, window: int) -> Array:
+    """Average the luminance's magnitude over a square; at the borders over its part inside."""
     # Every position has the same count of pixels in all frames: sums compare as means do.
-    return cv2.blur(np.abs(luminance(band)), (3, 3), borderType=cv2.BORDER_CONSTANT)
+    square, border = (window, window), cv2.BORDER_CONSTANT
+    return cv2.boxFilter(np.abs(luminance(band)), -1, square, borderType=border)
 
 
 def guided_filter(guide: Array, mask: Array, radius: int, epsilon: float) -> Array:
