@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import sample_picture
 
 pytest.importorskip("torch", reason="torch is not installed")
@@ -73,13 +72,6 @@ def test_a_seed_repeats_everything(photos):
         for name in ("frames", "clean", "truth", "floor"):
             assert torch.equal(getattr(one, name), getattr(other, name)), name
     assert torch.equal(first.draw_pictures(2, 48).frames, second.draw_pictures(2, 48).frames)
-
-
-def test_grey_photographs_are_taken_and_others_refused(photos):
-    scenes = World(photos[:, :1]).draw(1, 2, 48)
-    assert torch.isfinite(scenes.truth).all()
-    with pytest.raises(CofuseError, match="uint8"):
-        World(photos.float())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from cofuse.errors import CofuseError
 from training.world.camera import Scenes, capture
 from training.world.canvas import Canvas, WorldSettings
 from training.world.frames import Exposure, Motion, Plan, vignette
@@ -27,17 +26,12 @@ KINDS = {
 
 
 class World:
-    """Draws stacks and pictures from photographs (N, 3 or 1, H, W) of bytes, on their device."""
+    """Draws stacks and pictures from photographs (N, 3, H, W) of bytes, on their device."""
 
     def __init__(
         self, photos: Tensor, *, seed: int = 0, settings: WorldSettings | None = None
     ) -> None:
-        if photos.ndim != 4 or photos.shape[1] not in (1, 3) or photos.dtype != torch.uint8:
-            raise CofuseError(
-                f"got photographs of {photos.dtype} and shape {tuple(photos.shape)}; give a uint8 "
-                "tensor of the shape (number, 3, height, width), or with 1 plane of grey ones"
-            )
-        self.canvas = Canvas(photos.expand(-1, 3, -1, -1), seed)
+        self.canvas = Canvas(photos, seed)
         self.settings = settings or WorldSettings()
 
     def draw(self, batch: int, frames: int, size: int) -> Scenes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from cofuse.cli.application import IntoFolder, Output, Printing, Quiet, Whole, check_empty
-from cofuse.evaluation.baselines import METHODS
 from cofuse.evaluation.metrics import psnr, ssim
 from cofuse.evaluation.simulation import Simulation, demo_simulation, sample_picture, simulate_stack
 from cofuse.files import read_image, read_stack, write_image
@@ -93,7 +94,7 @@ def demo(*, output: Output = Path("cofuse-demo"), overwrite: IntoFolder = False)
         stack = read_stack(write_simulation(simulation, output, transaction))
         with Printing().progress() as progress:
             result = fuse(stack, progress=progress)
-        mean = METHODS["average"](stack).image
+        mean = stack.from_levels(np.mean([stack.to_levels(frame) for frame in stack], axis=0))
         pictures = {
             "one frame": stack[0],
             "mean of the frames": mean,
