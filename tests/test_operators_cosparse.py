@@ -50,7 +50,7 @@ def duality_gap(y: Array, code: CosparseCode, operator: AnalysisOperator, weight
     For any u with |u| ≤ λ the dual value ``½‖y‖² − ½‖y − Ωᵀu‖²`` bounds the minimum from below.
     """
     u = np.clip(code.dual, -weight, weight)
-    dual = 0.5 * (y**2 - (y - operator.adjoint(u)) ** 2).sum(axis=0)
+    dual = 0.5 * (y**2 - (y - operator.rows.T @ u) ** 2).sum(axis=0)
     fit = 0.5 * ((code.patches - y) ** 2).sum(axis=0)
     return fit + weight * np.abs(operator.rows @ code.patches).sum(axis=0) - dual
 

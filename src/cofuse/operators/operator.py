@@ -111,10 +111,6 @@ class AnalysisOperator:
         """Ωx for patches in the columns of ``patches``, (m, N) → (h, N)."""
         return self.rows.astype(patches.dtype) @ patches
 
-    def adjoint(self, coefficients: Array) -> Array:
-        """Ωᵀu for coefficients in columns, (h, N) → (m, N)."""
-        return self.rows.T.astype(coefficients.dtype) @ coefficients
-
     def apply_image(self, image: Array) -> Array:
         """Coefficients of every patch of a grey picture: (H, W) → (H − n + 1, h, W − n + 1)."""
         n, filters = self.patch_size, self.filters.astype(image.dtype)
