@@ -16,9 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cofuse import CofuseError, read_image, write_image
-from cofuse.learning.world import World, WorldSettings
-from cofuse.learning.world.making import KINDS
+from cofuse import write_image
+from cofuse.files import picture_files
+from training.command import read_photos
+from training.world.canvas import WorldSettings
+from training.world.making import KINDS, World
 
 #: Frames of the stacks, one after the other.
 _FRAMES = (2, 3, 4, 8)
@@ -41,7 +43,8 @@ def main() -> None:
     settings = WorldSettings()
     if args.kind:
         settings = replace(settings, **{kind: float(kind == args.kind) for kind in KINDS})
-    world = World(_photos(args.photos), seed=args.seed, settings=settings)
+    photos = read_photos(picture_files(args.photos), args.side)
+    world = World(photos, seed=args.seed, settings=settings)
     picture = sheet(world, args.count, args.side, args.columns)
     write_image(args.output, picture, overwrite=args.overwrite)
     print(f"{args.count} stacks in {args.output}")
@@ -62,19 +65,6 @@ def sheet(world: World, count: int, side: int, columns: int) -> np.ndarray:
     rows = [torch.cat(strips[n : n + columns], 2) for n in range(0, len(strips), columns)]
     levels = (torch.cat(rows, 1) * 255).round().byte()
     return np.ascontiguousarray(levels.permute(1, 2, 0).cpu().numpy())
-
-
-def _photos(folder: Path) -> Tensor:
-    """Read all pictures of a folder as one tensor (N, 3, H, W)."""
-    files = sorted(p for p in folder.iterdir() if p.suffix.lower() in (".jpg", ".png"))
-    if not files:
-        raise SystemExit(f"no pictures in {folder}; give a folder with JPEG or PNG files")
-    pictures = [read_image(file) for file in files]
-    planes = [p[..., None] if p.ndim == 2 else p for p in pictures]
-    try:
-        return torch.from_numpy(np.stack(planes)).permute(0, 3, 1, 2)
-    except ValueError:
-        raise CofuseError(f"the pictures in {folder} are not all of one size") from None
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ def test_a_wrong_argument_is_named_with_what_was_expected(function, name, value)
         lambda: cofuse.estimate_depth(FRAMES, source_map=3),
         lambda: cofuse.estimate_depth(FRAMES, progress=None),
         lambda: cofuse.learn_operator(None),
-        lambda: cofuse.learn_separable_operator([[1.0]]),
+        lambda: cofuse.learn_operator([[1.0]], separable=True),
         lambda: cofuse.load_operator(3),
         lambda: cofuse.load_operator(None),
         lambda: cofuse.load_operator("a" * 300),

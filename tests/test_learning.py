@@ -13,13 +13,7 @@ import pytest
 
 from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture
-from cofuse.learning import (
-    LearnedOperator,
-    LearningSettings,
-    learn_operator,
-    learn_separable_operator,
-    sample_patches,
-)
+from cofuse.learning import LearnedOperator, LearningSettings, learn_operator, sample_patches
 from cofuse.learning.samples import normalise_patches
 from cofuse.operators import SHIPPED_OPERATORS, AnalysisOperator, coherence, load_operator
 from cofuse.progress import Progress
@@ -51,7 +45,7 @@ def learned_small(seed: int) -> LearnedOperator:
 @cache
 def learned_separable(seed: int) -> LearnedOperator:
     patches = patches_of(TRAINING, 7, 3000, 0)
-    return learn_separable_operator(patches, LearningSettings(rounds=10, seed=seed))
+    return learn_operator(patches, LearningSettings(rounds=10, seed=seed), separable=True)
 
 
 @cache
@@ -325,17 +319,18 @@ def test_a_separable_operator_is_not_degenerate(seed: int) -> None:
 
 def test_separable_rows_must_be_a_square_number() -> None:
     with pytest.raises(CofuseError, match="60 rows make no two equal factors"):
-        learn_separable_operator(patches_of(TRAINING, 7, 500, 0), LearningSettings(rows=60))
+        learn_operator(patches_of(TRAINING, 7, 500, 0), LearningSettings(rows=60), separable=True)
 
 
 # Progress and refusals
 
 
-@pytest.mark.parametrize("learn", [learn_operator, learn_separable_operator])
-def test_progress_sees_every_round_and_may_cancel(learn: Any) -> None:
+@pytest.mark.parametrize("separable", [False, True])
+def test_progress_sees_every_round_and_may_cancel(separable: bool) -> None:
     patches = patches_of(TRAINING, 5, 200, 0)
     seen: list[Progress] = []
-    learn(patches, LearningSettings(rows=25, rounds=4), progress=seen.append)
+    settings = LearningSettings(rows=25, rounds=4)
+    learn_operator(patches, settings, separable=separable, progress=seen.append)
     assert seen == [Progress("learning", done, 4) for done in (1, 2, 3, 4)]
 
     def cancel(progress: Progress) -> None:
@@ -345,11 +340,11 @@ def test_progress_sees_every_round_and_may_cancel(learn: Any) -> None:
 
     seen.clear()
     with pytest.raises(KeyboardInterrupt):
-        learn(patches, LearningSettings(rows=25, rounds=4), progress=cancel)
+        learn_operator(patches, settings, separable=separable, progress=cancel)
     assert [progress.done for progress in seen] == [1, 2]
 
 
-@pytest.mark.parametrize("learn", [learn_operator, learn_separable_operator])
+@pytest.mark.parametrize("separable", [False, True])
 @pytest.mark.parametrize(
     ("count", "change", "words"),
     [
@@ -362,11 +357,12 @@ def test_progress_sees_every_round_and_may_cancel(learn: Any) -> None:
     ],
 )
 def test_refuses_what_cannot_be_learned(
-    learn: Any, count: int, change: dict[str, int], words: str
+    separable: bool, count: int, change: dict[str, int], words: str
 ) -> None:
     with pytest.raises(CofuseError, match=words):
         settings = LearningSettings(**({"rows": 25, "rounds": 2} | change))
-        learn(patches_of(TRAINING, 5, 200, 0)[:, :count], settings)
+        given = patches_of(TRAINING, 5, 200, 0)[:, :count]
+        learn_operator(given, settings, separable=separable)
 
 
 def test_the_least_sizes_are_enough() -> None:

@@ -24,8 +24,8 @@ from cofuse.images import Stack
 from cofuse.images.pixels import MIXED_BANDS, split
 from cofuse.images.tiles import Tile, tiles_of
 from cofuse.model.runtime import Networks, load_networks, model_folder
-from cofuse.model.tiling import HALO, tile_sides, working_bytes
-from cofuse.model.weighing import LEAST_SHARE, Glance, ModelWeigher, Told, noise_told
+from cofuse.model.tiling import HALO, LEAST_SHARE, tile_sides, working_bytes
+from cofuse.model.weighing import Glance, ModelWeigher, Told, noise_told
 from cofuse.progress import silent
 from cofuse.sensor.law import BANDS, NoiseLaw, NoiseModel
 

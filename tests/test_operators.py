@@ -76,18 +76,6 @@ KINDS = ("full", "separable", *BUILT_IN)
 # The operator itself.
 
 
-@given(st.sampled_from(KINDS), st.integers(2, 9), st.integers(1, 6), st.integers(0, 2**32 - 1))
-@settings(deadline=None)
-def test_adjoint_on_batches(kind: str, n: int, count: int, seed: int) -> None:
-    operator = make_operator(kind, n, seed)
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(n * n, count))
-    u = rng.normal(size=(len(operator.rows), count))
-    # Sums of at most 60,000 products of order one.
-    left, right = (operator.apply(x) * u).sum(), (x * operator.adjoint(u)).sum()
-    assert left == pytest.approx(right, abs=1e-9)
-
-
 @given(
     st.sampled_from(KINDS),
     st.integers(2, 7),

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cofuse.errors import CofuseError
 from cofuse.operators import AnalysisOperator, load_operator
 from cofuse.operators.cosparse import CosparseCode, cosparse_code, estimate_patches, soft_threshold
 
@@ -51,7 +50,7 @@ def duality_gap(y: Array, code: CosparseCode, operator: AnalysisOperator, weight
     For any u with |u| ≤ λ the dual value ``½‖y‖² − ½‖y − Ωᵀu‖²`` bounds the minimum from below.
     """
     u = np.clip(code.dual, -weight, weight)
-    dual = 0.5 * (y**2 - (y - operator.adjoint(u)) ** 2).sum(axis=0)
+    dual = 0.5 * (y**2 - (y - operator.rows.T @ u) ** 2).sum(axis=0)
     fit = 0.5 * ((code.patches - y) ** 2).sum(axis=0)
     return fit + weight * np.abs(operator.rows @ code.patches).sum(axis=0) - dual
 
@@ -245,19 +244,6 @@ def test_convergence_is_reported_with_its_residuals() -> None:
     assert trace.last("primal") <= 1e-5
     assert trace.last("dual") <= 1e-5
     assert "exact" in trace.solver
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"weight": 2.0, "max_iterations": 0}, "max_iterations is 0"),
-        ({}, "either a weight or a radius"),
-        ({"weight": 1.0, "radius": 1.0}, "either a weight or a radius"),
-    ],
-)
-def test_wrong_arguments_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(CofuseError, match=message):
-        cosparse_code(noisy_patches(3, 1, 0), OPERATORS["differences"], **options)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

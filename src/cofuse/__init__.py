@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         LearnedOperator,
         LearningSettings,
         learn_operator,
-        learn_separable_operator,
         sample_patches,
     )
     from cofuse.operators import AnalysisOperator, load_operator
@@ -56,7 +55,6 @@ __all__ = [
     "fuse",
     "fuse_files",
     "learn_operator",
-    "learn_separable_operator",
     "load_operator",
     "read_image",
     "read_metadata",
@@ -77,8 +75,7 @@ _HOMES = {
     "images": "Fusion Stack",
     "jobs.report": "Outcome",
     "jobs.run": "fuse_files",
-    "learning": "LearnedOperator LearningSettings learn_operator learn_separable_operator "
-    "sample_patches",
+    "learning": "LearnedOperator LearningSettings learn_operator sample_patches",
     "operators": "AnalysisOperator load_operator",
     "progress": "Progress SolverTrace",
     "sensor": "NoiseLaw estimate_noise",

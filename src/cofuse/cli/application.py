@@ -19,7 +19,7 @@ from cofuse.progress import Progress, ProgressCallback, silent
 
 #: Every command, and its module, which is loaded when the command is called.
 COMMANDS = {
-    **{name: name for name in ("fuse", "batch", "noise", "learn", "train", "operators")},
+    **{name: name for name in ("fuse", "batch", "noise", "learn", "operators")},
     **{name: name for name in ("simulate", "evaluate", "compare", "serve")},
     "demo": "simulate",
 }

@@ -11,13 +11,7 @@ from cofuse.cli.application import Flag, Output, Overwrite, Printing, Whole
 from cofuse.errors import CofuseError
 from cofuse.files import check_destination, picture_files, read_image, written_whole
 from cofuse.images import Stack
-from cofuse.learning import (
-    MOST_PATCHES,
-    LearningSettings,
-    learn_operator,
-    learn_separable_operator,
-    sample_patches,
-)
+from cofuse.learning import MOST_PATCHES, LearningSettings, learn_operator, sample_patches
 from cofuse.operators import operator_bytes
 
 _DEFAULTS = LearningSettings()
@@ -90,10 +84,14 @@ def learn(
         "seed": seed,
     }
     samples = sample_patches(pictures, patch_size=patch_size, count=patches, seed=seed)
-    learner = learn_separable_operator if separable else learn_operator
     with printing.progress() as progress:
-        learned = learner(
-            samples, settings, name=name or output.stem, provenance=provenance, progress=progress
+        learned = learn_operator(
+            samples,
+            settings,
+            separable=separable,
+            name=name or output.stem,
+            provenance=provenance,
+            progress=progress,
         )
     with written_whole(output, overwrite=overwrite) as file:
         file.write(operator_bytes(learned.operator))
@@ -104,5 +102,4 @@ def learn(
         f"{trace.last('rank'):.0f}, coherence {trace.last('coherence'):.3f}, {trace.reason}: "
         f"{output}"
     )
-    facts = {"reason": trace.reason, "history": trace.history}
-    printing.result(facts, words)
+    printing.result({"reason": trace.reason, "history": trace.history}, words)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from html import escape
-from importlib import resources
+from pathlib import Path
 from string import Template
 from typing import NamedTuple
 from urllib.parse import quote
@@ -21,6 +21,9 @@ import numpy as np
 from cofuse.evaluation.metrics import digits
 from cofuse.evaluation.metrics.with_truth import box_inside
 from cofuse.images import Levels, Pixels
+
+#: The files the page is made of.
+_PARTS = Path(__file__).parents[1] / "data" / "pages"
 
 
 @dataclass
@@ -123,12 +126,15 @@ def comparison_page(
         f'height:{100 * d.side / height:.3f}%"><b>{number}</b></span>'
         for number, d in enumerate(details, 1)
     ]
-    return Template(_part("comparison.html")).substitute(
+    html, style, script = (
+        (_PARTS / f"comparison.{kind}").read_text("utf-8") for kind in ("html", "css", "js")
+    )
+    return Template(html).substitute(
         title=escape(title),
         facts=" · ".join(escape(fact) for fact in facts),
         note=escape(note),
-        style=_part("comparison.css"),
-        script=_part("comparison.js"),
+        style=style,
+        script=script,
         table=_table(metrics, exhibits),
         chips="\n".join(chips),
         marks="".join(marks),
@@ -157,11 +163,6 @@ def page_file(name: str, taken: set[str]) -> str:
         file = f"{stem}-{count}.png"
     taken.add(file.casefold())
     return file
-
-
-def _part(name: str) -> str:
-    """Read a file the page is made of."""
-    return resources.files("cofuse").joinpath("data", "pages", name).read_text("utf-8")
 
 
 def _table(metrics: Sequence[str], exhibits: Sequence[Exhibit]) -> str:

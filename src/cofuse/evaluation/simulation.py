@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
-from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 from numpy.random import SeedSequence
@@ -18,10 +18,12 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from cofuse.arguments import check, check_number, check_sigma
 from cofuse.errors import CofuseError
+from cofuse.files import read_image
 from cofuse.images import Pixels, Stack
 from cofuse.images.pixels import white_of_type
 
 #: The pictures that come with the package, see data/samples/README.md.
+_SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 SAMPLE_NAMES = ("astronaut", "chelsea", "coffee", "rocket", "yard")
 #: The demo's postcards: picture, depth, centre (part of the width), height in pixels, tilt.
 _CARDS = (
@@ -170,13 +172,9 @@ def wavy_disc(y: Pixels, x: Pixels, radius: float, waves: Iterable[tuple[float, 
 
 def sample_picture(name: str = "coffee") -> NDArray[np.uint8]:
     """Load one of the RGB pictures named in `SAMPLE_NAMES`."""
-    import cv2
-
     if name not in SAMPLE_NAMES:
         raise CofuseError(f"no sample picture {name!r}; expected one of {', '.join(SAMPLE_NAMES)}")
-    data = files("cofuse").joinpath("data", "samples", f"{name}.jpg").read_bytes()
-    picture = np.asarray(cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR), np.uint8)
-    return np.ascontiguousarray(picture[..., ::-1])
+    return read_image(_SAMPLES / f"{name}.jpg")
 
 
 def demo_simulation(*, frames: int = 5, sigma: float = 15.0, seed: int = 0) -> Simulation:

@@ -1,11 +1,6 @@
 """Learning analysis operators from pictures."""
 
-from cofuse.learning.alternating import (
-    LearnedOperator,
-    LearningSettings,
-    learn_operator,
-    learn_separable_operator,
-)
+from cofuse.learning.alternating import LearnedOperator, LearningSettings, learn_operator
 from cofuse.learning.samples import MOST_PATCHES, sample_patches
 
 __all__ = [
@@ -13,6 +8,5 @@ __all__ = [
     "LearnedOperator",
     "LearningSettings",
     "learn_operator",
-    "learn_separable_operator",
     "sample_patches",
 ]

@@ -34,6 +34,7 @@ from cofuse.progress import Progress, ProgressCallback, SolverTrace, silent
 Array = NDArray[np.float64]
 #: A renewed operator, the co-supports (h, N) it was renewed by, and how many rows were redrawn.
 _Renewed = tuple[AnalysisOperator, NDArray[np.bool_], int]
+_Renew = Callable[[AnalysisOperator, Array], _Renewed]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,72 +98,16 @@ def learn_operator(
     patches: Array,
     settings: LearningSettings | None = None,
     *,
+    separable: bool = False,
     name: str = "learned",
     provenance: dict[str, Any] | None = None,
     progress: ProgressCallback = silent,
 ) -> LearnedOperator:
-    """Learn h rows from normalised patches in the columns of ``patches``, shape (m, N)."""
-    settings, noisy, rng = _begin(patches, settings, provenance, progress)
+    """Learn h rows from normalised patches in the columns of ``patches``, shape (m, N).
 
-    def renew(operator: AnalysisOperator, x: Array) -> _Renewed:
-        rows = operator.rows.copy()
-        cosupport = select_cosupport(rows @ x, rows, settings.rank(len(x)))
-        for j in range(len(rows)):
-            rows[j] = _renewed(noisy[:, cosupport[j]], rows[j])
-        redrawn = _redraw(rows, cosupport.sum(axis=1), settings.max_coherence, noisy, rng)
-        return AnalysisOperator(rows), cosupport, redrawn
-
-    start = AnalysisOperator(np.array([_drawn_row(noisy, rng) for _ in range(settings.rows)]))
-    operator, trace = _alternate(start, noisy, settings, renew, "row", progress)
-    made = {**(provenance or {}), "kind": "full", "settings": asdict(settings)}
-    return LearnedOperator(replace(operator, name=name, provenance=made), trace)
-
-
-def learn_separable_operator(
-    patches: Array,
-    settings: LearningSettings | None = None,
-    *,
-    name: str = "learned",
-    provenance: dict[str, Any] | None = None,
-    progress: ProgressCallback = silent,
-) -> LearnedOperator:
-    """Learn two factors of √h × n (8 × 7 for 64 rows) from normalised patches, shape (m, N)."""
-    settings, noisy, rng = _begin(patches, settings, provenance, progress)
-    n, side = round(len(patches) ** 0.5), round(settings.rows**0.5)
-    if side * side != settings.rows:
-        raise CofuseError(
-            f"{settings.rows} rows make no two equal factors; ask for a square number such as 64"
-        )
-    squares = noisy.reshape(n, n, -1)
-
-    def renew(operator: AnalysisOperator, x: Array) -> _Renewed:
-        redrawn = 0
-        for place in (0, 1):
-            assert operator.factors is not None
-            rows, factors = operator.rows, [factor.copy() for factor in operator.factors]
-            cosupport = select_cosupport(rows @ x, rows, settings.rank(len(x)))
-            redrawn += _renew_factor(factors, place, squares, cosupport, settings, rng)
-            operator = AnalysisOperator.from_factors(*factors, name=name)
-        return operator, cosupport, redrawn
-
-    constant = np.full(n, n**-0.5)
-    factors = [
-        np.array([constant, *(_drawn_row(lines, rng) for _ in range(side - 1))])
-        for lines in (squares.reshape(n, -1), squares.swapaxes(0, 1).reshape(n, -1))
-    ]
-    start = AnalysisOperator.from_factors(*factors, name=name)
-    operator, trace = _alternate(start, noisy, settings, renew, "factor", progress)
-    made = {**(provenance or {}), "kind": "separable", "settings": asdict(settings)}
-    return LearnedOperator(replace(operator, provenance=made), trace)
-
-
-def _begin(
-    patches: Array,
-    settings: LearningSettings | None,
-    provenance: dict[str, Any] | None,
-    progress: ProgressCallback,
-) -> tuple[LearningSettings, Array, np.random.Generator]:
-    """Refuse what nothing can be learned with; add noise to the patches."""
+    A ``separable`` operator has two factors of √h × n (8 × 7 for 64 rows). A run whose last round
+    redrew nothing has settled.
+    """
     settings = settings or LearningSettings()
     check("patches", patches, "an array with a patch in every column", lambda p: p.ndim == 2)
     check("settings", settings, "LearningSettings", lambda s: isinstance(s, LearningSettings))
@@ -183,18 +128,8 @@ def _begin(
     rng = np.random.default_rng(settings.seed)
     # White and mean-free, of the given mean length.
     noise = rng.normal(scale=settings.noise * m**-0.5, size=patches.shape)
-    return settings, np.asarray(patches + noise - noise.mean(axis=0)), rng
-
-
-def _alternate(
-    operator: AnalysisOperator,
-    noisy: Array,
-    settings: LearningSettings,
-    renew: Callable[[AnalysisOperator, Array], _Renewed],
-    unit: str,
-    progress: ProgressCallback,
-) -> tuple[AnalysisOperator, SolverTrace]:
-    """Code and renew in turn; a run whose last round redrew nothing has settled."""
+    noisy = np.asarray(patches + noise - noise.mean(axis=0))
+    operator, renew = (_of_factors if separable else _of_rows)(noisy, settings, rng)
     history: list[dict[str, float]] = []
     code: CosparseCode | None = None
     redrawn = 0
@@ -211,7 +146,7 @@ def _alternate(
         fit = 0.5 * ((code.patches - noisy) ** 2).sum()
         objective = fit + settings.weight * np.abs(operator.rows @ code.patches).sum()
         measured = {
-            "objective": float(objective / noisy.shape[1]),
+            "objective": float(objective / count),
             "coherence": coherence(operator.rows),
             "least usage": float(cosupport.mean(axis=1).min()),
             "rank": float(np.linalg.matrix_rank(operator.rows)),
@@ -220,13 +155,60 @@ def _alternate(
         history.append(measured)
         progress(Progress("learning", done, settings.rounds))
     trace = SolverTrace(
-        f"alternating {unit} updates",
+        f"alternating {'factor' if separable else 'row'} updates",
         settings.rounds,
         redrawn == 0,
         f"{settings.rounds} rounds done, {redrawn} rows redrawn in the last",
         {name: tuple(row[name] for row in history) for name in history[0]},
     )
-    return operator, trace
+    kind = "separable" if separable else "full"
+    made = {**(provenance or {}), "kind": kind, "settings": asdict(settings)}
+    return LearnedOperator(replace(operator, name=name, provenance=made), trace)
+
+
+def _of_rows(
+    noisy: Array, settings: LearningSettings, rng: np.random.Generator
+) -> tuple[AnalysisOperator, _Renew]:
+    """Draw a full operator; renew row by row."""
+
+    def renew(operator: AnalysisOperator, x: Array) -> _Renewed:
+        rows = operator.rows.copy()
+        cosupport = select_cosupport(rows @ x, rows, settings.rank(len(x)))
+        for j in range(len(rows)):
+            rows[j] = _renewed(noisy[:, cosupport[j]], rows[j])
+        redrawn = _redraw(rows, cosupport.sum(axis=1), settings.max_coherence, noisy, rng)
+        return AnalysisOperator(rows), cosupport, redrawn
+
+    return AnalysisOperator(np.array([_drawn_row(noisy, rng) for _ in range(settings.rows)])), renew
+
+
+def _of_factors(
+    noisy: Array, settings: LearningSettings, rng: np.random.Generator
+) -> tuple[AnalysisOperator, _Renew]:
+    """Draw a separable operator; renew one factor, then the other."""
+    n, side = round(len(noisy) ** 0.5), round(settings.rows**0.5)
+    if side * side != settings.rows:
+        raise CofuseError(
+            f"{settings.rows} rows make no two equal factors; ask for a square number such as 64"
+        )
+    squares = noisy.reshape(n, n, -1)
+
+    def renew(operator: AnalysisOperator, x: Array) -> _Renewed:
+        redrawn = 0
+        for place in (0, 1):
+            assert operator.factors is not None
+            rows, factors = operator.rows, [factor.copy() for factor in operator.factors]
+            cosupport = select_cosupport(rows @ x, rows, settings.rank(len(x)))
+            redrawn += _renew_factor(factors, place, squares, cosupport, settings, rng)
+            operator = AnalysisOperator.from_factors(*factors, name="learned")
+        return operator, cosupport, redrawn
+
+    constant = np.full(n, n**-0.5)
+    factors = [
+        np.array([constant, *(_drawn_row(lines, rng) for _ in range(side - 1))])
+        for lines in (squares.reshape(n, -1), squares.swapaxes(0, 1).reshape(n, -1))
+    ]
+    return AnalysisOperator.from_factors(*factors, name="learned"), renew
 
 
 def _least_excited(patches: Array) -> Array:

@@ -159,11 +159,11 @@ def _on_processor(folder: Path, names: tuple[str, ...]) -> Networks:
             )
         except Exception as error:  # its errors have no class of their own in common
             raise CofuseError(
-                f"{file} cannot be read as a network; expected one that `cofuse train` wrote"
+                f"{file} cannot be read as a network; expected one that a training wrote"
             ) from error
         if [len(given.shape) for given in session.get_inputs()] != _INPUTS[name]:
             raise CofuseError(
-                f"{file} is another network; expected the one that `cofuse train` wrote there"
+                f"{file} is another network; expected the one that a training wrote there"
             )
         sessions[name] = session
 

@@ -27,7 +27,7 @@ from cofuse.images.tiles import (
     relative,
 )
 from cofuse.model.runtime import Networks, Planes
-from cofuse.model.tiling import HALO, Block, assembled, block_side, blocks_of, seen_lengths, smaller
+from cofuse.model.tiling import HALO, LEAST_SHARE, Block, assembled, block_side, blocks_of, seen_lengths, smaller
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.bands import octaves_in_bands
 
@@ -37,9 +37,8 @@ _FILTERED_AROUND = 4
 _NEAR = 12
 #: By what the networks that see all frames make pictures smaller.
 _COARSE = 4
-#: A frame is left out where its coarse weight is below this share of the largest one.
-LEAST_SHARE = 0.06
-#: The same for exact weights, so that the only sharp frame has weight 1 and its pixels stay.
+#: The same as `LEAST_SHARE` for exact weights, so that the only sharp frame has weight 1 and its
+#: pixels stay.
 _LEAST_WEIGHT = 0.001
 
 
@@ -201,7 +200,7 @@ def _with_pools(
 def _shares(scores: Levels) -> Levels:
     """Shares in the mixture that `border` sees: roots of weights, so that runners-up show in it.
 
-    The same as `learning.training.weighing.shares`.
+    The same as `training.weighing.shares`.
     """
     weights = np.exp(scores - scores.max(axis=0))
     weights /= _total(weights)

@@ -17,7 +17,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -111,10 +110,6 @@ class AnalysisOperator:
     def apply(self, patches: Array) -> Array:
         """Ωx for patches in the columns of ``patches``, (m, N) → (h, N)."""
         return self.rows.astype(patches.dtype) @ patches
-
-    def adjoint(self, coefficients: Array) -> Array:
-        """Ωᵀu for coefficients in columns, (h, N) → (m, N)."""
-        return self.rows.T.astype(coefficients.dtype) @ coefficients
 
     def apply_image(self, image: Array) -> Array:
         """Coefficients of every patch of a grey picture: (H, W) → (H − n + 1, h, W − n + 1)."""
@@ -219,9 +214,7 @@ def load_operator(name: str | Path) -> AnalysisOperator:
 
 @cache
 def _shipped(name: str) -> AnalysisOperator:
-    file = resources.files("cofuse").joinpath("data", "operators", f"{name}.npz")
-    with resources.as_file(file) as path:
-        return read_operator(path)
+    return read_operator(Path(__file__).parents[1] / "data" / "operators" / f"{name}.npz")
 
 
 def _built_in(kind: str, n: int) -> AnalysisOperator:

@@ -57,11 +57,6 @@ def add_patches(patches: Array, shape: tuple[int, int], positions: Positions) ->
 
 def average_patches(patches: Array, shape: tuple[int, int], positions: Positions) -> Array:
     """Put overlapping patches together; a pixel gets the mean of all patches that cover it."""
-    n = round(len(patches) ** 0.5)
-    # A pixel is covered by (patch rows over its row) × (patch columns over its column) patches.
-    rows, columns = (
-        np.bincount((places[:, None] + np.arange(n)).ravel(), minlength=side)
-        for places, side in zip(positions, shape, strict=True)
-    )
-    counts = np.outer(rows, columns).astype(patches.dtype)
-    return np.asarray(add_patches(patches, shape, positions) / counts)
+    ones = np.broadcast_to(patches.dtype.type(1), patches.shape)
+    sums, counts = (add_patches(values, shape, positions) for values in (patches, ones))
+    return np.asarray(sums / counts)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib import resources
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from cofuse.images.tiles import processors
 from cofuse.operators.patches import add_patches, patch_positions, take_patches
 
 #: Sides of the patches for which a learned dictionary comes with the package.
+_DICTIONARIES = Path(__file__).parents[2] / "data" / "dictionaries"
 SHIPPED_PATCH_SIZES = (5, 6, 7, 8, 9)
 #: Signals coded together: their codes stay in a processor's cache.
 _CHUNK = 512
@@ -94,8 +95,7 @@ def load_dictionary(patch_size: int) -> Floats:
             f"no dictionary is shipped for patches of {patch_size}x{patch_size}; expected a side "
             f"of {', '.join(map(str, SHIPPED_PATCH_SIZES))}"
         )
-    shipped = resources.files("cofuse").joinpath("data", "dictionaries", f"ksvd-{patch_size}.npz")
-    with shipped.open("rb") as file, np.load(file) as archive:
+    with np.load(_DICTIONARIES / f"ksvd-{patch_size}.npz") as archive:
         return np.asarray(archive["dictionary"], np.float32)
 
 

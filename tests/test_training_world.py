@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import copy
 import io
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import sample_picture
-from tests.waiting import PATIENCE
 
 pytest.importorskip("torch", reason="torch is not installed")
 
 import torch
 
-from cofuse.learning.world import World, WorldSettings
-from cofuse.learning.world.camera import capture
-from cofuse.learning.world.canvas import Canvas
-from cofuse.learning.world.frames import Exposure, Motion, Plan
-from cofuse.learning.world.jpeg import compressed
-from cofuse.learning.world.lens import Aperture, Lens, blurred
-from cofuse.learning.world.making import KINDS
-from cofuse.learning.world.scenes import masked, photographic
-from cofuse.learning.world.sensor import DEMOSAICINGS, STANDARD, Mosaic, NoiseLevel, Tone, grain
-from cofuse.learning.world.specimens import elsewhere, liveliest
 from experiments.world_sheet import sheet
+from training.world.camera import capture
+from training.world.canvas import Canvas, WorldSettings
+from training.world.frames import Exposure, Motion, Plan
+from training.world.jpeg import compressed
+from training.world.lens import Aperture, Lens, blurred
+from training.world.making import KINDS, World
+from training.world.scenes import masked, photographic
+from training.world.sensor import DEMOSAICINGS, STANDARD, Mosaic, NoiseLevel, Tone, grain
+from training.world.specimens import elsewhere, liveliest
 
 pytestmark = pytest.mark.extra("torch")
 
@@ -77,13 +72,6 @@ def test_a_seed_repeats_everything(photos):
         for name in ("frames", "clean", "truth", "floor"):
             assert torch.equal(getattr(one, name), getattr(other, name)), name
     assert torch.equal(first.draw_pictures(2, 48).frames, second.draw_pictures(2, 48).frames)
-
-
-def test_grey_photographs_are_taken_and_others_refused(photos):
-    scenes = World(photos[:, :1]).draw(1, 2, 48)
-    assert torch.isfinite(scenes.truth).all()
-    with pytest.raises(CofuseError, match="uint8"):
-        World(photos.float())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -344,19 +332,3 @@ def test_a_repeated_frame_comes_beside_all_others(photos):
 def test_a_sheet_shows_frames_and_truth_beside_each_other(photos):
     drawn = sheet(World(photos), count=3, side=32, columns=2)
     assert drawn.dtype == np.uint8 and drawn.shape == (2 * 36, 2 * (4 * 32 + 8), 3)
-
-
-def test_the_world_needs_torch_and_numpy_alone():
-    code = (
-        "import sys\n"
-        "for name in ('PIL', 'cv2', 'scipy', 'numba', 'tifffile', 'imagecodecs', 'psutil'):\n"
-        "    sys.modules[name] = None\n"
-        "import torch; from cofuse.learning.world import World\n"
-        "torch.set_num_threads(1)\n"
-        "photos = torch.randint(0, 255, (2, 3, 96, 96), dtype=torch.uint8)\n"
-        "print(tuple(World(photos).draw(1, 2, 32).frames.shape))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert done.stdout.strip() == "(1, 2, 3, 32, 32)", done.stderr

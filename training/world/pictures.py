@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cofuse.learning.world.canvas import Canvas
-from cofuse.learning.world.drawing import dots, glyphs, hairs, scattered, web
-from cofuse.learning.world.sensor import STANDARD
+from training.world.canvas import Canvas
+from training.world.drawing import dots, glyphs, hairs, scattered, web
+from training.world.sensor import STANDARD
 
 
 def luminance(picture: Tensor) -> Tensor:

@@ -10,11 +10,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cofuse.images.tiles import MULTIPLE
-from cofuse.learning.training.bands import mixed, noise_inputs, noise_levels, psnr, split
-from cofuse.learning.world import Scenes, World
-from cofuse.learning.world.canvas import Canvas
 from cofuse.model.network import Networks, amplitude, fine_detail
-from cofuse.model.weighing import LEAST_SHARE
+from cofuse.model.tiling import LEAST_SHARE
+from training.bands import mixed, noise_inputs, noise_levels, psnr, split
+from training.world.camera import Scenes
+from training.world.canvas import Canvas
+from training.world.making import World
 
 #: Part of the noise left in a mixture that counts: the rest is what restoring takes out of it.
 _NOISE_COUNTS = 0.12

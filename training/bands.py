@@ -7,9 +7,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cofuse.images.pixels import WINDOWS
-from cofuse.learning.world.canvas import Canvas
 from cofuse.sensor.bands import octaves_in_bands
 from cofuse.sensor.law import BANDS
+from training.world.canvas import Canvas
 
 
 def octave_levels(planes: Tensor) -> Tensor:

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cofuse.learning.world.canvas import Canvas
-from cofuse.learning.world.drawing import outline
-from cofuse.learning.world.frames import Plan
-from cofuse.learning.world.lens import Aperture, Layer, Lens, Sweep, blurred, surface
-from cofuse.learning.world.pictures import drawn, ground, luminance, photograph
+from training.world.canvas import Canvas
+from training.world.drawing import outline
+from training.world.frames import Plan
+from training.world.lens import Aperture, Layer, Lens, Sweep, blurred, surface
+from training.world.pictures import drawn, ground, luminance, photograph
 
 
 def photographic(plan: Plan) -> Tensor:

@@ -1,7 +1,8 @@
-"""A world of made focus stacks to learn from; needs torch, the extra ``gpu``.
+"""A world of made focus stacks to learn from; needs torch.
 
 Scenes are made on the fly, in batches, on the device that the photographs lie on:
 
+- `making` has the `World` that draws them;
 - `canvas` draws random numbers; its `WorldSettings` say how often what happens;
 - `pictures` are sharp, photographs or drawn; `drawing` has the outlines of things;
 - `lens` says how a lens spreads light that comes from other depths;
@@ -9,9 +10,3 @@ Scenes are made on the fly, in batches, on the device that the photographs lie o
 - `frames` differ in place and brightness, and are aligned again;
 - `camera` makes files of light, by way of a `sensor` and of `jpeg`.
 """
-
-from cofuse.learning.world.camera import Scenes
-from cofuse.learning.world.canvas import WorldSettings
-from cofuse.learning.world.making import World
-
-__all__ = ["Scenes", "World", "WorldSettings"]

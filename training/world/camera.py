@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cofuse.learning.world.canvas import Canvas, WorldSettings
-from cofuse.learning.world.jpeg import compressed
-from cofuse.learning.world.pictures import luminance
-from cofuse.learning.world.sensor import DEMOSAICINGS, Mosaic, NoiseLevel, Tone, grain, smoothed
+from training.world.canvas import Canvas, WorldSettings
+from training.world.jpeg import compressed
+from training.world.pictures import luminance
+from training.world.sensor import DEMOSAICINGS, Mosaic, NoiseLevel, Tone, grain, smoothed
 
 
 @dataclass(frozen=True)

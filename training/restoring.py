@@ -10,13 +10,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cofuse.images.pixels import MIXED_BANDS
-from cofuse.learning.training.bands import band_noise, octave_levels, psnr, split
-from cofuse.learning.training.weighing import flipped_alike
-from cofuse.learning.world import World
-from cofuse.learning.world.canvas import Canvas
-from cofuse.learning.world.pictures import drawn, photograph
-from cofuse.learning.world.sensor import grain
 from cofuse.model.network import Networks
+from training.bands import band_noise, octave_levels, psnr, split
+from training.weighing import flipped_alike
+from training.world.canvas import Canvas
+from training.world.making import World
+from training.world.pictures import drawn, photograph
+from training.world.sensor import grain
 
 #: Squared errors below this, 0.25 grey levels, are as good as none.
 _SMALL_ERROR = 1e-6

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cofuse.learning.world.canvas import Canvas, turned
-from cofuse.learning.world.drawing import dots, outline, scattered, web
-from cofuse.learning.world.frames import Plan, warped
-from cofuse.learning.world.lens import Layer, Lens, Sweep, surface
-from cofuse.learning.world.pictures import luminance, photograph, texture
+from training.world.canvas import Canvas, turned
+from training.world.drawing import dots, outline, scattered, web
+from training.world.frames import Plan, warped
+from training.world.lens import Layer, Lens, Sweep, surface
+from training.world.pictures import luminance, photograph, texture
 
 #: Side in pixels of the box, passed twice, in which detail is compared.
 _WINDOW = 13

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cofuse.learning.world.canvas import Canvas, places, turned
+from training.world.canvas import Canvas, places, turned
 
 #: How often which thing is outlined.
 _OUTLINES = {

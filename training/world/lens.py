@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cofuse.learning.world.canvas import Canvas, middle, places
-from cofuse.learning.world.frames import Motion
+from training.world.canvas import Canvas, middle, places
+from training.world.frames import Motion
 
 
 class Sweep:

@@ -7,14 +7,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from cofuse.errors import CofuseError
-from cofuse.learning.world.camera import Scenes, capture
-from cofuse.learning.world.canvas import Canvas, WorldSettings
-from cofuse.learning.world.frames import Exposure, Motion, Plan, vignette
-from cofuse.learning.world.pictures import ground, photograph
-from cofuse.learning.world.scenes import mapped, masked, photographic
-from cofuse.learning.world.sensor import STANDARD
-from cofuse.learning.world.specimens import specimens, thick
+from training.world.camera import Scenes, capture
+from training.world.canvas import Canvas, WorldSettings
+from training.world.frames import Exposure, Motion, Plan, vignette
+from training.world.pictures import ground, photograph
+from training.world.scenes import mapped, masked, photographic
+from training.world.sensor import STANDARD
+from training.world.specimens import specimens, thick
 
 #: Kinds of scenes, and what draws the views of a plan.
 KINDS = {
@@ -27,17 +26,12 @@ KINDS = {
 
 
 class World:
-    """Draws stacks and pictures from photographs (N, 3 or 1, H, W) of bytes, on their device."""
+    """Draws stacks and pictures from photographs (N, 3, H, W) of bytes, on their device."""
 
     def __init__(
         self, photos: Tensor, *, seed: int = 0, settings: WorldSettings | None = None
     ) -> None:
-        if photos.ndim != 4 or photos.shape[1] not in (1, 3) or photos.dtype != torch.uint8:
-            raise CofuseError(
-                f"got photographs of {photos.dtype} and shape {tuple(photos.shape)}; give a uint8 "
-                "tensor of the shape (number, 3, height, width), or with 1 plane of grey ones"
-            )
-        self.canvas = Canvas(photos.expand(-1, 3, -1, -1), seed)
+        self.canvas = Canvas(photos, seed)
         self.settings = settings or WorldSettings()
 
     def draw(self, batch: int, frames: int, size: int) -> Scenes:

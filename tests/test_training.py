@@ -28,21 +28,22 @@ pytest.importorskip("onnx", reason="onnx is not installed")
 
 import torch
 
-from cofuse.learning.training import CourseSettings, train
-from cofuse.learning.training import course as courses
-from cofuse.learning.training.bands import (
+from cofuse.model.network import CONTEXT, TOLD, Networks
+from cofuse.model.saving import read_networks
+from training import course as courses
+from training.bands import (
     mixed,
     noise_inputs,
     noise_levels,
     octave_levels,
     split,
 )
-from cofuse.learning.training.restoring import Noisy, levels_left
-from cofuse.learning.training.weighing import Stacks, mixing_loss, shares, weights_of
-from cofuse.learning.world import Scenes, World
-from cofuse.learning.world.canvas import Canvas
-from cofuse.model.network import CONTEXT, TOLD, Networks
-from cofuse.model.saving import read_networks
+from training.course import CourseSettings, train
+from training.restoring import Noisy, levels_left
+from training.weighing import Stacks, mixing_loss, shares, weights_of
+from training.world.camera import Scenes
+from training.world.canvas import Canvas
+from training.world.making import World
 
 pytestmark = [pytest.mark.extra("torch"), pytest.mark.extra("onnx")]
 
@@ -379,7 +380,7 @@ def test_a_course_trains_its_networks_alone_and_says_how_far_it_is(photos, netwo
     course = train(
         photos,
         settings,
-        start=networks,
+        networks,
         say=lambda course: told.append(dict(course.curve[-1])),
     )
     assert course.step >= 1 and told == course.curve and len(told) >= 1
@@ -398,7 +399,7 @@ def test_steps_that_would_make_networks_useless_are_left_out_and_counted(photos,
     broken = copy.deepcopy(networks)
     with torch.no_grad():
         next(broken.border.parameters()).fill_(torch.nan)
-    course = train(photos, CourseSettings(seconds=0.5, frames=6, side=32), start=broken)
+    course = train(photos, CourseSettings(seconds=0.5, frames=6, side=32), broken)
     assert course.step == course.left_out == course.curve[-1]["left_out"] > 0
     pairs = zip(broken.parameters(), course.networks.parameters(), strict=True)
     assert all(torch.equal(before.nan_to_num(7), after.nan_to_num(7)) for before, after in pairs)
@@ -431,7 +432,7 @@ def test_helpers_draw_beside_and_end_with_the_course(photos, part, kind):
 @pytest.mark.slow
 def test_a_course_with_a_helper_trains(photos, networks):
     settings = CourseSettings(seconds=2.0, part="restoring", frames=4, side=32, helpers=1)
-    course = train(photos, settings, start=networks)
+    course = train(photos, settings, networks)
     assert course.step >= 1 and not multiprocessing.active_children()
     before, after = networks.restore.state_dict(), course.networks.restore.state_dict()
     assert any(not torch.equal(before[key], after[key]) for key in before)
@@ -451,8 +452,8 @@ def test_steps_on_one_stack_lower_its_loss():
     assert losses[-1] < losses[0] - 0.3
 
 
-def test_a_running_mean_begins_with_the_first_step_and_follows(photos):
-    made = courses.Course(CourseSettings(seconds=1.0), Networks(), Networks(), World(photos))
+def test_a_running_mean_begins_with_the_first_step_and_follows():
+    made = courses.Course(Networks(), Networks())
     with torch.no_grad():
         for parameter in made.networks.parameters():
             parameter.fill_(1.0)
@@ -479,4 +480,4 @@ def test_the_rate_warms_up_and_falls_along_a_cosine():
 
 def test_one_photograph_is_too_few(photos):
     with pytest.raises(CofuseError, match="one picture was given"):
-        train(photos[:1], CourseSettings(seconds=1.0, side=32))
+        train(photos[:1], CourseSettings(seconds=1.0, side=32), Networks())

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from cofuse.errors import CofuseError
-from cofuse.learning.training.restoring import Noisy
-from cofuse.learning.training.weighing import Stacks
-from cofuse.learning.world import World
 from cofuse.model.network import Networks
+from training.restoring import Noisy
+from training.weighing import Stacks
+from training.world.making import World
 
 #: What can be trained, one at a time, and the networks that belong to it.
 PARTS = {
@@ -60,10 +60,8 @@ class Course:
     is a fault of the scenes or of the loss.
     """
 
-    settings: CourseSettings
     networks: Networks
     average: Networks
-    world: World
     step: int = 0
     left_out: int = 0
     curve: list[dict[str, Any]] = field(default_factory=list)
@@ -72,11 +70,11 @@ class Course:
 def train(
     photos: Tensor,
     settings: CourseSettings,
+    start: Networks,
     *,
-    start: Networks | None = None,
     say: Callable[[Course], None] = lambda course: None,
 ) -> Course:
-    """Train on photographs (N, 3, H, W) of bytes, on the device that they lie on.
+    """Train a copy of ``start`` on photographs (N, 3, H, W) of bytes, on the device they lie on.
 
     ``say`` is called after every validation; `Course.average` then has the weights.
     """
@@ -84,21 +82,19 @@ def train(
     kept, used = photos[::15], photos[torch.arange(len(photos)) % 15 > 0]
     if not len(used):
         raise CofuseError("one picture was given; training needs some to learn from, one to check")
-    torch.manual_seed(settings.seed)
-    networks = Networks() if start is None else copy.deepcopy(start)
-    networks = networks.to(photos.device, memory_format=torch.channels_last).train()
-    average = copy.deepcopy(networks).eval()
-    course = Course(settings, networks, average, World(used, seed=settings.seed))
+    networks = copy.deepcopy(start).to(photos.device, memory_format=torch.channels_last).train()
+    course = Course(networks, copy.deepcopy(networks).eval())
+    world = World(used, seed=settings.seed)
     if photos.is_cuda:
         networks.restore.compile()  # one size alone: rounding is fused with what it follows
     trained = [networks.get_submodule(name) for name in PARTS[settings.part]]
     parameters = [values for network in trained for values in network.parameters()]
     optimiser = torch.optim.AdamW(parameters, lr=1e-3, weight_decay=1e-4, betas=(0.9, 0.98))
     validation = _validation(World(kept, seed=1), settings)
-    drawing = drawn_beside(used, settings) if settings.helpers else draws(course.world, settings)
+    drawing = drawn_beside(used, settings) if settings.helpers else draws(world, settings)
     with closing(drawing) as batches:
         # Every batch is used several times, flipped: drawing takes longer than a step.
-        parts = (part for batch in batches for part in batch.parts(course.world.canvas))
+        parts = (part for batch in batches for part in batch.parts(world.canvas))
         began, next_time = time.perf_counter(), settings.validate_every
         while (seconds := time.perf_counter() - began) < settings.seconds:
             for group in optimiser.param_groups:

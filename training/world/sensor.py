@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cofuse.learning.world.canvas import Canvas, WorldSettings
+from training.world.canvas import Canvas, WorldSettings
 
 #: Where the power goes over into its toe: as of sRGB, whose steepest slope is 12.9.
 _TOE = 0.003

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cofuse.learning.world.canvas import Canvas, WorldSettings, middle, places
+from training.world.canvas import Canvas, WorldSettings, middle, places
 
 #: Largest shift that resampling undoes, in pixels: less than the margin of a plan.
 _MOST_MOVED = 5.0
