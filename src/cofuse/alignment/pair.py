@@ -22,8 +22,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.alignment.confirmation import LEAST_EVIDENCE, evidence
-from cofuse.alignment.pyramid import Level, Pyramid, at_level, without_what_stays
+from cofuse.alignment.comparison import (
+    LEAST_EVIDENCE,
+    Level,
+    Pyramid,
+    at_level,
+    evidence,
+    without_what_stays,
+)
 from cofuse.alignment.transforms import (
     Matrix,
     Model,
@@ -74,26 +80,23 @@ class Match:
     doubt: str | None
 
 
-def register(
-    first: Pyramid, second: Pyramid, model: Model, *, start: Matrix | None = None
-) -> Match:
+def register(first: Pyramid, second: Pyramid, model: Model) -> Match:
     """Find the transform that takes pixels of the first picture to those of the second.
 
-    With a `start` nothing is searched: the finest levels are refined from there. Else, where the
-    pictures differ much or the match is in doubt, all is done once more without what stays where it
-    is while the scene moves. That match counts where it ends the doubt, or where it explains nearly
-    all the rest.
+    Where the pictures differ much or the match is in doubt, all is done once more without what
+    stays where it is while the scene moves. That match counts where it ends the doubt, or where it
+    explains nearly all the rest.
     """
-    match = _match(first, second, model, start)
-    if start is not None or (match.doubt is None and match.correlation >= _ALIKE):
-        return match
-    other = _match(*without_what_stays(first, second), model, start)
-    rescued = match.doubt is not None and other.doubt is None
-    return other if rescued or other.correlation >= _ALIKE else match
+    found = find_match(first, second, model)
+    if found.doubt is None and found.correlation >= _ALIKE:
+        return found
+    other = find_match(*without_what_stays(first, second), model)
+    rescued = found.doubt is not None and other.doubt is None
+    return other if rescued or other.correlation >= _ALIKE else found
 
 
-def _match(first: Pyramid, second: Pyramid, model: Model, start: Matrix | None) -> Match:
-    """Search, refine and weigh."""
+def find_match(first: Pyramid, second: Pyramid, model: Model, start: Matrix | None = None) -> Match:
+    """Search, refine and weigh; with a `start` only the finest levels are refined, from there."""
     coarse = first.level_within(_SEARCH_SIDE)
     matrix = _search(first, second, model, coarse) if start is None else start
     spread = math.inf

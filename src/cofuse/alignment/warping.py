@@ -16,8 +16,9 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cofuse.alignment.parallax import Field, find_field, small
-from cofuse.alignment.transforms import Alignment, Transform, shift_by
+from cofuse.alignment.comparison import Values
+from cofuse.alignment.differences import find_field, small
+from cofuse.alignment.transforms import Alignment, Transform, shift_by, to_reduced
 from cofuse.arguments import check
 from cofuse.errors import CofuseError
 from cofuse.images import Pixels, Stack
@@ -113,7 +114,7 @@ def check_fits(stack: Stack, alignment: Alignment) -> None:
 def warp(
     frame: Pixels,
     transform: Transform,
-    field: Field | None = None,
+    field: Values | None = None,
     *,
     area: Area | None = None,
     gains: Sequence[float] = (1.0,),
@@ -156,14 +157,17 @@ def _shifted(frame: Pixels, shift: tuple[int, int], area: Area) -> Pixels:
 
 
 def _interpolated(
-    frame: Pixels, transform: Transform, field: Field | None, area: Area, working: np.dtype[Any]
+    frame: Pixels, transform: Transform, field: Values | None, area: Area, working: np.dtype[Any]
 ) -> NDArray[Any]:
     """Look a frame up as floats in an area that OpenCV can take at once."""
     top, bottom, left, right = area
     x, y = np.arange(right - left, dtype=np.float32), np.arange(bottom - top, dtype=np.float32)
     y = y[:, None]
     if field is not None:
-        shifts = field(left, top, right - left, bottom - top)
+        to_field = to_reduced(frame.shape, field.shape) @ shift_by(left, top)
+        flags, border = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, cv2.BORDER_REPLICATE
+        part = right - left, bottom - top
+        shifts = cv2.warpAffine(field, to_field[:2], part, flags=flags, borderMode=border)
         x, y = x + shifts[..., 0], y + shifts[..., 1]
     # Relative to a corner of the area places are small, and float32 is exact to a thousandth.
     corner = np.floor(transform((left, top)))
