@@ -8,9 +8,10 @@ import cv2
 import numpy as np
 import pytest
 
-from cofuse.alignment import align_stack, aligned, alignment_from_json, alignment_to_json, warp
+from cofuse.alignment import align_stack, aligned, alignment_from_json, alignment_to_json
 from cofuse.alignment.differences import find_field, frames_to_test, small
 from cofuse.alignment.transforms import Transform
+from cofuse.alignment.warping import warp
 from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture
 from cofuse.images import Stack
 

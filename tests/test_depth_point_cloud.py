@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cofuse.depth import Depth, ply_chunks
-from cofuse.errors import CofuseError
 
 Array = np.ndarray[Any, Any]
 
@@ -94,10 +93,3 @@ def test_file_comes_in_pieces() -> None:
 def test_depth_of_unknown_scale_is_in_proportion() -> None:
     points = np.array(parse(ply_bytes(a_depth(40, 80), np.zeros((40, 80), np.uint8))))
     assert -0.25 * 80 <= points[:, 2].min() < points[:, 2].max() <= 0
-
-
-def test_wrong_arguments_are_refused() -> None:
-    with pytest.raises(CofuseError, match="same size"):
-        ply_bytes(a_depth(4, 4), np.zeros((5, 4), np.uint8))
-    with pytest.raises(CofuseError, match="most_points"):
-        ply_bytes(a_depth(4, 4), np.zeros((4, 4), np.uint8), most_points=0)

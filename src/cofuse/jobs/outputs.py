@@ -202,7 +202,7 @@ def _source_colours(outcome: Any) -> Pixels:
 
 
 def _depth_colours(outcome: Any) -> Pixels:
-    return depth_preview(outcome.depth, unit="um" if outcome.depth.z_step is not None else "")
+    return depth_preview(outcome.depth)
 
 
 def _confidence(outcome: Any) -> Pixels:
