@@ -11,9 +11,8 @@ where A and B are the evened pictures, rho is Tukey's and G_p the directions of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from operator import itemgetter
 from typing import Any
@@ -185,7 +184,7 @@ def _refine(
     """Take Gauss-Newton steps on some levels together; return the matrix and its spread."""
     unit = centred(first.shape)
     directions = [unit @ g @ np.linalg.inv(unit) for g in tangents(model)]
-    views = [_View(first, second, directions, level) for level in levels]
+    views = [_view(first, second, directions, level) for level in levels]
     small = _SMALL_STEP * 2.0 ** min(levels) / first.to_finest[0, 0]
     at_corners = corners(first.shape)
     flow = np.stack([_flow(g, at_corners.T) for g in directions])  # (P, 2, 4)
@@ -194,7 +193,7 @@ def _refine(
         normal = np.zeros((len(directions), len(directions)))
         pull = np.zeros((_BLOCKS**2, len(directions)))
         for view in views:
-            both = view.equations(matrix)
+            both = view(matrix)
             if both is None:
                 return start, math.inf
             normal, pull = normal + both[0], pull + both[1]
@@ -215,49 +214,50 @@ def _refine(
     return matrix, spread
 
 
-class _View:
-    """One level of two pictures, and an even grid of its points to compare, as (2, N)."""
+def _view(
+    first: Pyramid, second: Pyramid, directions: list[Matrix], level: int
+) -> Callable[[Matrix], tuple[Matrix, Matrix] | None]:
+    """Compare one level of two pictures at an even grid of its points.
 
-    def __init__(
-        self, first: Pyramid, second: Pyramid, directions: list[Matrix], level: int
-    ) -> None:
-        a, self.level = first.levels[level], second.levels[level]
-        self.at_level = partial(at_level, first, second, level=level)
-        stride = max(1, math.ceil(math.sqrt(a.values.size / _MOST_POINTS)))
-        # Values closer than the band-pass is wide say nearly the same.
-        self.samples = min(1.0, stride**2 / _CORRELATED)
-        every = (slice(None, None, stride), slice(None, None, stride))
-        shown = a.cover[every] > 0
-        self.points = np.stack(np.nonzero(shown)[::-1]).astype(np.float32) * stride
-        self.value, self.slopes = a.values[every][shown], a.slopes[:, *every][:, shown]
-        to_first = first.to_level(level)
-        back = np.linalg.inv(to_first)
-        self.flow = np.stack([_flow(to_first @ g @ back, self.points) for g in directions])
-        across, down = (
-            (along * (_BLOCKS / side)).astype(np.intp)
-            for along, side in zip(self.points, a.shape[::-1], strict=True)
-        )
-        self.block = down * _BLOCKS + across
+    The function returned gives, under a matrix, the normal matrix of a step, and what each block of
+    the picture pulls; or None where too little overlaps.
+    """
+    a, b = first.levels[level], second.levels[level]
+    stride = max(1, math.ceil(math.sqrt(a.values.size / _MOST_POINTS)))
+    # Values closer than the band-pass is wide say nearly the same.
+    samples = min(1.0, stride**2 / _CORRELATED)
+    every = (slice(None, None, stride), slice(None, None, stride))
+    shown = a.cover[every] > 0
+    points = np.stack(np.nonzero(shown)[::-1]).astype(np.float32) * stride
+    values, slopes = a.values[every][shown], a.slopes[:, *every][:, shown]
+    to_first = first.to_level(level)
+    back = np.linalg.inv(to_first)
+    flow = np.stack([_flow(to_first @ g @ back, points) for g in directions])
+    across, down = (
+        (along * (_BLOCKS / side)).astype(np.intp)
+        for along, side in zip(points, a.shape[::-1], strict=True)
+    )
+    block = down * _BLOCKS + across
 
-    def equations(self, matrix: Matrix) -> tuple[Matrix, Matrix] | None:
-        """Return the normal matrix of a step, and what each block of the picture pulls."""
-        there = self.level.look_up(self.at_level(matrix), self.points)
+    def equations(matrix: Matrix) -> tuple[Matrix, Matrix] | None:
+        there = b.look_up(at_level(first, second, matrix, level), points)
         if there is None or there[0].mean() < _LEAST_OVERLAP / 2:
             return None
-        inside, other, slopes = there
-        residual = other - self.value[inside]
+        inside, other, other_slopes = there
+        residual = other - values[inside]
         scale = 1.4826 * float(np.median(np.abs(residual))) + 1e-4
         weight = np.maximum(1 - (residual / (_TUKEY * scale)) ** 2, 0) ** 2
         # The mean of both pictures' slopes: steps of second order, and no picture is preferred.
-        mean = (self.slopes[:, inside] + slopes) / 2
-        jacobian = (mean * self.flow[:, :, inside]).sum(axis=1)
+        mean = (slopes[:, inside] + other_slopes) / 2
+        jacobian = (mean * flow[:, :, inside]).sum(axis=1)
         weighted = jacobian * weight
         variance = float((weight * residual**2).sum() / max(weight.sum(), 1e-6)) + 1e-6
-        unit = self.samples / variance
+        unit = samples / variance
         normal = (weighted @ jacobian.T).astype(np.float64) * unit
-        blocks = self.block[inside]
-        pull = [np.bincount(blocks, row * residual, _BLOCKS**2) for row in weighted]
+        pull = [np.bincount(block[inside], row * residual, _BLOCKS**2) for row in weighted]
         return normal, np.asarray(np.stack(pull, axis=1) * unit)
+
+    return equations
 
 
 def _flow(g: Matrix, points: NDArray[Any]) -> NDArray[Any]:

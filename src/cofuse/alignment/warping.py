@@ -68,21 +68,17 @@ def aligned(
     whole = (0, size[0], 0, size[1])
     area = common_area(list(transforms.values()), size) if crop else whole
 
-    def moved(index: int) -> Pixels:
-        """Read a frame, brought into the place of the reference."""
+    def read(index: int) -> Pixels:
+        """Read a frame, bring it into place, and fill what it does not cover."""
         frame, field = stack[index], None
         if alignment.parallax and index != alignment.reference:
             field = find_field(goal(), small(frame, stack), transforms[index], size)
-        gains = alignment.gains[index]
-        return warp(frame, transforms[index], field, area=area, gains=gains, white=stack.ceiling)
-
-    def read(index: int) -> Pixels:
-        """Read a frame as `moved`, and fill what it does not cover; all cover the common area."""
-        frame = moved(index)
-        return frame if crop else _filled(frame, reference, transforms[index])
+        gains, found = alignment.gains[index], transforms[index]
+        moved = warp(frame, found, field, area=area, gains=gains, white=stack.ceiling)
+        return moved if crop else _filled(moved, reference, found)
 
     goal = cache(lambda: small(stack[alignment.reference], stack))
-    reference = cache(partial(moved, alignment.reference))
+    reference = cache(partial(read, alignment.reference))
     made = stack.made_into(
         [partial(read, index) for index in transforms],
         names=[stack.names[index] for index in transforms],

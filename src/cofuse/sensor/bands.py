@@ -80,12 +80,6 @@ def window_places(shape: tuple[int, ...], most: int) -> list[Place]:
     return list(itertools.product(cuts(shape[0]), cuts(shape[1])))
 
 
-def read_windows(stack: Stack, index: int, places: list[Place]) -> Pixels:
-    """Read the windows of one frame, in native values."""
-    read = stack.part_reader(index)
-    return np.stack([read(*place) for place in places])
-
-
 def cut_blocks(stack: Stack, windows: Pixels) -> list[Blocks]:
     """Cut windows in native values into blocks, band by band, finest first.
 

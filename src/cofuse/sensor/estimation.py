@@ -139,7 +139,16 @@ def _profile(
     # Chrominance has less detail and so predicts luminance. A JPEG removes all but its coarse
     # bands: these are then predicted by luminance.
     for plane in range(planes) if jpeg else reversed(range(planes)):
-        floors = [_floor(band, k, plane, curve, jpeg=jpeg) for k, band in enumerate(bands)]
+        floors = []
+        for number, band in enumerate(bands):
+            # Where rounding may have removed the noise of some blocks, more of them are measured.
+            # That is in fine chrominance, and after a JPEG in all chrominance and in the finest
+            # luminance, unless luminance has much detail, which more blocks would contain.
+            if plane:
+                rounded = jpeg or number < 2
+            else:
+                rounded = jpeg and number == 0 and band.floor(0, curve).doubt < _LITTLE_DOUBT
+            floors.append(band.floor(plane, curve, _FIRST_ROUNDED if rounded else FIRST))
         slopes = coarse = None
         if jpeg and plane:
             coarse = logs[0]
@@ -147,19 +156,6 @@ def _profile(
             slopes = np.diff(logs[1:].mean(axis=0), prepend=0.0)
         logs[plane], errors[plane] = _smooth(floors, slopes, coarse, jpeg=jpeg)
     return np.exp(logs), errors
-
-
-def _floor(band: Candidates, number: int, plane: int, curve: Curve, *, jpeg: bool) -> Floor:
-    """Measure a band; in more blocks where rounding may have removed the noise of some.
-
-    That is in fine chrominance, and after a JPEG in all chrominance and in the finest luminance,
-    unless luminance has much detail, which more blocks would contain.
-    """
-    if plane:
-        rounded = jpeg or number < 2
-    else:
-        rounded = jpeg and number == 0 and band.floor(0, curve).doubt < _LITTLE_DOUBT
-    return band.floor(plane, curve, _FIRST_ROUNDED if rounded else FIRST)
 
 
 def _smooth(

@@ -185,16 +185,13 @@ def noise_of(stack: Stack, planes: Pixels) -> Levels:
 def _texture(size: Pixels, at: tuple[Places, ...]) -> Levels:
     """Mean excess of the 9 x 9 pixels around places, without the inner 3 x 3, times `_TEXTURE`."""
     total, count = np.zeros((2, len(at[0])), np.float32)
-    border = cv2.BORDER_CONSTANT
+    inside, border = np.ones(size.shape[:2], np.float32), cv2.BORDER_CONSTANT
     for side, sign in ((9, 1), (3, -1)):
         sums = cv2.boxFilter(size, cv2.CV_32F, (side, side), normalize=False, borderType=border)
         # At the rim fewer pixels are around; mirrored ones would show a stuck pixel beside itself.
-        rows, columns = (
-            np.minimum(place + side // 2 + 1, length) - np.maximum(place - side // 2, 0)
-            for place, length in zip(at[:2], size.shape[:2], strict=True)
-        )
+        there = cv2.boxFilter(inside, -1, (side, side), normalize=False, borderType=border)
         total += sign * np.asarray(sums).reshape(size.shape)[at]
-        count += sign * rows * columns
+        count += sign * np.asarray(there)[at[:2]]
     return np.asarray(total * (_TEXTURE / np.maximum(count, 1)))
 
 
