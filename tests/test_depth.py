@@ -369,7 +369,7 @@ def test_colours_grow_evenly_lighter() -> None:
 
 @pytest.mark.parametrize(("frames", "z_step"), [(1, None), (2, 0.1), (5, None), (137, 12.5)])
 def test_previews_are_pictures(frames: int, z_step: float | None) -> None:
-    preview = depth_preview(a_depth(frames, z_step, (1200, 2400)))
+    preview = depth_preview(ramp(1200, 2400, frames), frames, z_step)
     assert preview.dtype == np.uint8
     assert preview.shape[0] == 800
     assert preview.shape[1] > 1600

@@ -87,11 +87,6 @@ class Level:
     shown: NDArray[np.bool_] | None = None
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """(height, width) of this level."""
-        return self.values.shape[0], self.values.shape[1]
-
-    @property
     def cover(self) -> Values:
         """1 where something is to be compared, else 0."""
         return np.ones_like(self.values) if self.shown is None else self.shown.astype(np.float32)
@@ -111,7 +106,7 @@ class Level:
         h = matrix.astype(np.float32)
         image = homogeneous(h, points)
         u, v = image[:2] / image[2]
-        height, width = self.shape
+        height, width = self.values.shape
         inside = (u >= 0) & (u <= width - 1) & (v >= 0) & (v <= height - 1)
         if self.shown is not None:
             nearest = (np.rint(np.where(inside, at, 0)).astype(np.intp) for at in (v, u))
@@ -151,7 +146,7 @@ class Pyramid:
 
     def level_within(self, side: int) -> int:
         """Return the finest level whose longer side is not above one, else the coarsest."""
-        sides = [max(level.shape) for level in self.levels]
+        sides = [max(level.values.shape) for level in self.levels]
         return next((k for k, n in enumerate(sides) if n <= side), len(sides) - 1)
 
 
@@ -245,7 +240,7 @@ def evidence(first: Pyramid, second: Pyramid, matrix: Matrix) -> float:
 
 def _covariances(a: Level, b: Level, matrix: Matrix) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return covariance and visible part of every window at every shift, (N, S, S) each."""
-    height, width = a.shape
+    height, width = a.values.shape
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
     placed, cover = (
         np.pad(cv2.warpPerspective(p, matrix, (width, height), flags=flags), _REACH)

@@ -240,10 +240,9 @@ def _there_and_back(
         np.clip(np.rint(p * (factor * 255 / top)), 0, 255).astype(np.uint8)
         for p, factor in ((reference, 1.0), (placed, gain))
     )
-    search = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
     # Shifts given to it would be a first guess, so none are; OpenCV's types do not know that.
-    there = np.asarray(search.calc(a, b, None))  # type: ignore[call-overload]
-    back = np.asarray(search.calc(b, a, None))  # type: ignore[call-overload]
+    search: Any = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
+    there, back = search.calc(a, b, None), search.calc(b, a, None)
     missed = there + _looked_up(back, there)
     return placed, cover, there, np.asarray(np.hypot(missed[..., 0], missed[..., 1]))
 

@@ -136,7 +136,7 @@ def _search(first: Pyramid, second: Pyramid, model: Model, level: int) -> Matrix
     score = itemgetter(0)
     tried = [refined(np.eye(3)), *shifted([np.eye(3)])]
     if model != "translation" and max(tried, key=score)[0] <= _GOOD_CORRELATION:
-        centre = ((b.shape[1] - 1) / 2, (b.shape[0] - 1) / 2)
+        centre = ((b.values.shape[1] - 1) / 2, (b.values.shape[0] - 1) / 2)
         turns = [
             np.vstack([cv2.getRotationMatrix2D(centre, angle, scale), [0.0, 0.0, 1.0]])
             for angle, scale in product(_ANGLES, _SCALES)
@@ -152,8 +152,8 @@ def _best_shifts(
 
     The pictures are correlated at every shift at once, normalised over what overlaps.
     """
-    size = tuple(cv2.getOptimalDFTSize(2 * side) for side in first.shape)
-    across, flags = second.shape[::-1], cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    size = tuple(cv2.getOptimalDFTSize(2 * side) for side in first.values.shape)
+    across, flags = second.values.shape[::-1], cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
 
     def spectra(values: NDArray[Any], cover: NDArray[Any]) -> list[NDArray[Any]]:
         return [np.fft.rfft2(plane, size) for plane in (values, values**2, cover)]
@@ -235,7 +235,7 @@ def _view(
     flow = np.stack([_flow(to_first @ g @ back, points) for g in directions])
     across, down = (
         (along * (_BLOCKS / side)).astype(np.intp)
-        for along, side in zip(points, a.shape[::-1], strict=True)
+        for along, side in zip(points, a.values.shape[::-1], strict=True)
     )
     block = down * _BLOCKS + across
 

@@ -168,8 +168,7 @@ class _Walk:
                 for index, picture in zip(side, pictures, strict=False):
                     reason = self._place(index, picture, near)
                     if reason is None:
-                        before = [] if near[0][0] == reference else [near[0]]
-                        near = [(index, picture), *before, (reference, start)]
+                        near = [(index, picture), *near[:-1][:1], (reference, start)]
                     elif self.on_failure == "stop":
                         raise CofuseError(
                             f"{names[index]} cannot be aligned: {reason}; leave such frames out, "
@@ -183,7 +182,7 @@ class _Walk:
         """Find a frame from the nearest one that it resembles; or say why it has no place."""
         if picture.is_flat:
             return "it shows no detail"
-        reasons = []
+        limit, reasons = _CONSISTENT / picture.to_finest[0, 0], []
         for n, (other, seen) in enumerate(near):
             step = register(seen, picture, self.model)
             found = step.matrix @ self.found[other]
@@ -192,19 +191,15 @@ class _Walk:
                 self.pairs.append((other, index, step))
                 self.found[index] = found
                 for further, there in near[n + 1 :]:
-                    self._compare(further, there, index, picture)
+                    # A pair whose transform is nearly known counts unless it says something else.
+                    start = found @ np.linalg.inv(self.found[further])
+                    again = find_match(there, picture, self.model, start)
+                    apart = Transform(again.matrix @ np.linalg.inv(start))
+                    if again.doubt is None and apart.corner_displacement(picture.shape) < limit:
+                        self.pairs.append((further, index, again))
                 return None
             reasons.append(f"{reason} (compared with {self.stack.names[other]})")
         return reasons[0]
-
-    def _compare(self, first: int, seen: Pyramid, second: int, picture: Pyramid) -> None:
-        """Add a pair whose transform is nearly known, unless it says something else."""
-        start = self.found[second] @ np.linalg.inv(self.found[first])
-        found = find_match(seen, picture, self.model, start)
-        apart = Transform(found.matrix @ np.linalg.inv(start))
-        limit = _CONSISTENT / picture.to_finest[0, 0]
-        if found.doubt is None and apart.corner_displacement(picture.shape) < limit:
-            self.pairs.append((first, second, found))
 
     def _implausible(self, step: Matrix, found: Matrix) -> str | None:
         """Say why no lens makes a step between frames, and the place found by it; or nothing."""

@@ -52,14 +52,14 @@ def band_energies(picture: Levels) -> list[Levels]:
 class FocusCurve:
     """What stays in memory of the focus curves of one scale while the frames are read.
 
-    Neighbouring frames are averaged to a number of ``points``, by default one a frame: where many
-    frames share their depth of field, averages show the curve's shape above the noise. ``centres``
+    Neighbouring frames are averaged to a number of ``points``: where many frames share their depth
+    of field, averages show the curve's shape above the noise. ``centres``
     are the positions of the points, in frames; ``change`` is the sum of the absolute differences
     between neighbouring points.
     """
 
-    def __init__(self, shape: tuple[int, ...], frames: int, points: int | None = None) -> None:
-        self._edges = np.rint(np.linspace(0, frames, (points or frames) + 1)).astype(int)
+    def __init__(self, shape: tuple[int, ...], frames: int, points: int) -> None:
+        self._edges = np.rint(np.linspace(0, frames, points + 1)).astype(int)
         self.centres = ((self._edges[1:] + self._edges[:-1] - 1) / 2.0).astype(np.float32)
         self.frames = frames
         self._sum: Any = 0.0

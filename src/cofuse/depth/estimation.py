@@ -104,7 +104,7 @@ def _small_maps(
         variance += level**2 / len(stack)
         energies = band_energies(grey)
         if not curves:
-            kinds = [_POINTS, None] if len(stack) >= _MANY else [None]
+            kinds = [_POINTS, len(stack)] if len(stack) >= _MANY else [len(stack)]
             curves = [
                 (octave, FocusCurve(energy.shape, len(stack), points))
                 for octave, energy in reversed([*enumerate(energies)])

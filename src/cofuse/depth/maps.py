@@ -83,15 +83,15 @@ def colour_table(size: int = 256) -> Picture:
     return np.asarray(np.rint(np.stack(planes, axis=1)), np.uint8)
 
 
-def depth_preview(depth: Depth) -> Picture:
-    """Show the depth in colours with a legend at its side, the first frame dark.
+def depth_preview(position: NDArray[Any], frames: int, z_step: float | None = None) -> Picture:
+    """Show positions among frames in colours with a legend at their side, the first frame dark.
 
-    The longer side, without the legend, becomes at most `_LARGEST` pixels. With ``depth.z_step``,
-    then in micrometres, the legend also shows physical depth.
+    The longer side, without the legend, becomes at most `_LARGEST` pixels. With ``z_step``, then in
+    micrometres, the legend also shows physical depth.
     """
     from PIL import Image, ImageDraw  # takes a while to load
 
-    steps = np.rint(depth.position * np.float32(255.0 / max(depth.frames - 1, 1)))
+    steps = np.rint(position * np.float32(255.0 / max(frames - 1, 1)))
     colours = Image.fromarray(colour_table()[steps.astype(np.uint8)])
     colours.thumbnail((_LARGEST, _LARGEST), Image.Resampling.BOX)
     width, height = colours.size
@@ -99,17 +99,17 @@ def depth_preview(depth: Depth) -> Picture:
     bar = Image.fromarray(colour_table()[::-1, None]).resize(
         (size, max(height - 4 * size, 2)), Image.Resampling.BILINEAR
     )
-    canvas = Image.new("RGB", (width + (8 if depth.z_step is None else 13) * size, height), "white")
+    canvas = Image.new("RGB", (width + (8 if z_step is None else 13) * size, height), "white")
     canvas.paste(colours, (0, 0))
     draw = ImageDraw.Draw(canvas)
     left, top = width + size, (height - bar.height) // 2
     canvas.paste(bar, (left, top))
     draw.text((left, max(top - 1.6 * size, 0)), "frame", fill="black", font_size=size)
-    for number in _labels(depth.frames, bar.height // (2 * size)):
-        y = top + (bar.height - 1) * (1.0 - number / max(depth.frames - 1, 1))
+    for number in _labels(frames, bar.height // (2 * size)):
+        y = top + (bar.height - 1) * (1.0 - number / max(frames - 1, 1))
         text = f"{number + 1}"
-        if depth.z_step is not None:
-            text += f"   {number * depth.z_step + 0.0:.4g} um"  # Pillow's own font has no µ
+        if z_step is not None:
+            text += f"   {number * z_step + 0.0:.4g} um"  # Pillow's own font has no µ
         draw.line((left + size, y, left + 1.4 * size, y), fill="black")
         draw.text((left + 1.7 * size, y), text, fill="black", anchor="lm", font_size=size)
     return np.asarray(canvas)
