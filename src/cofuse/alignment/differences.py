@@ -198,11 +198,20 @@ def shows_parallax(
     goal = pictures[reference]
     if min(goal.shape) < _LEAST_SIDE:
         return False
-    parts = [
-        _moving(goal, picture, transform, size)
-        for index, picture in pictures.items()
-        if index != reference and (transform := transforms[index]) is not None
-    ]
+    parts = []
+    for index, picture in pictures.items():
+        transform = transforms[index]
+        if index == reference or transform is None:
+            continue
+        placed, cover, shifts, apart = _there_and_back(goal, picture, transform, size)
+        noise = max(white_noise(goal), white_noise(placed))
+        three = (goal, placed, _looked_up(placed, shifts))
+        (band, floor), (stiff, _), (bent, _) = (band_pass(p, noise, _FINE, _COARSE) for p in three)
+        before, power = _unexplained(band, stiff, floor)
+        after, _ = _unexplained(band, bent, floor)
+        detail = (power > _DETAIL * floor) & cover
+        speaks = (before > 2 * after) & (apart < _AGREES) & detail
+        parts.append(float(speaks.sum()) / max(float(detail.sum()), LEAST_DETAIL * detail.size))
     return bool(parts) and float(np.mean(parts)) >= _LEAST_MOVING
 
 
@@ -252,19 +261,6 @@ def _looked_up(picture: Values, shifts: Values) -> Values:
     x = np.arange(picture.shape[1], dtype=np.float32) + shifts[..., 0]
     y = np.arange(picture.shape[0], dtype=np.float32)[:, None] + shifts[..., 1]
     return np.asarray(cv2.remap(picture, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE))
-
-
-def _moving(reference: Values, frame: Values, transform: Transform, size: tuple[int, int]) -> float:
-    """Return the part of the detail of both that speaks for moving."""
-    placed, cover, shifts, apart = _there_and_back(reference, frame, transform, size)
-    noise = max(white_noise(reference), white_noise(placed))
-    pictures = (reference, placed, _looked_up(placed, shifts))
-    (goal, floor), (band, _), (bent, _) = (band_pass(p, noise, _FINE, _COARSE) for p in pictures)
-    before, power = _unexplained(goal, band, floor)
-    after, _ = _unexplained(goal, bent, floor)
-    detail = (power > _DETAIL * floor) & cover
-    speaks = (before > 2 * after) & (apart < _AGREES) & detail
-    return float(speaks.sum()) / max(float(detail.sum()), LEAST_DETAIL * detail.size)
 
 
 def _unexplained(a: Values, b: Values, floor: float) -> tuple[NDArray[Any], NDArray[Any]]:
