@@ -19,7 +19,7 @@ def a_depth(height: int, width: int, *, z_step: float | None = None, seed: int =
     rng = np.random.default_rng(seed)
     position = rng.uniform(0, 4, (height, width)).astype(np.float32)
     sure = np.ones((height, width), np.float32)
-    return Depth(position=position, confidence=sure, evidence=sure, frames=5, z_step=z_step)
+    return Depth(position=position, confidence=sure, frames=5, z_step=z_step)
 
 
 def ply_bytes(depth: Depth, colours: Array, *, white: float = 255.0, **options: Any) -> bytes:

@@ -41,10 +41,8 @@ class Depth:
         In frames, from 0 (in focus in the first) to K − 1 (in the last), with fractions, float32 of
         shape (H, W). Always finite: places without a clear peak are filled from those around.
     confidence
-        How clear the peak of sharpness is, 0 (the position was filled in) to 1.
-    evidence
-        Whether the sharpness of the frames differs by more than noise explains, 0 to 1. Confidence
-        asks for more: a single peak that is not the defocused trace of an outline nearby.
+        How clear the peak of sharpness is, 0 (the position was filled in) to 1: a single one, more
+        than noise explains, and not the defocused trace of an outline nearby.
     frames
         Number K of frames.
     z_step
@@ -54,7 +52,6 @@ class Depth:
 
     position: Levels
     confidence: Levels
-    evidence: Levels
     frames: int
     z_step: float | None = None
 
