@@ -72,9 +72,9 @@ def estimate_noise(
     if not bands:  # the frames are smaller than a block
         nothing = NoiseLaw.white(0.0, frames=len(stack), colour=stack.is_colour)
         return replace(nothing, errors=np.ones_like(nothing.levels), estimated=True)
-    rows = _by_brightness(bands[0], sample)
+    rows = _by_brightness(sample)
     shape = _fit_model(rows)
-    curve = shape.sigma_at if shape.gain > 0 else _curve(rows, bands[0], sample)
+    curve = shape.sigma_at if shape.gain > 0 else _curve(rows, sample)
     profile, errors = _profile(bands, curve, 3 if stack.is_colour else 1, jpeg=blocks > 0)
     levels, frame_errors = _by_frame(sample, curve, profile)
     # The level of a channel's values in a typical frame, where the curve is 1.
@@ -94,13 +94,13 @@ def noise_level(picture: NDArray[np.float32]) -> float:
     return estimate_noise(Stack.from_arrays([picture], white=255.0)).overall
 
 
-def _by_brightness(finest: Candidates, sample: Sample) -> Array:
+def _by_brightness(sample: Sample) -> Array:
     """Find the variance at every brightness: rows of grey level, variance, and relative error.
 
     The error grows with the detail of single frames: detail that fills a picture is in all blocks
     of a combination of few frames, as noise is.
     """
-    rows = finest.by_brightness(_BRIGHTNESS_STEP)
+    rows = sample.combined[0].by_brightness(_BRIGHTNESS_STEP)
     reach = _MARGIN * np.sqrt(rows[:, 1]) * np.median(sample.rough)
     rows = rows[(rows[:, 1] > 0) & (rows[:, 0] > reach) & (rows[:, 0] < 255.0 - reach)]
     alone = Candidates.together([frame[0] for frame in sample.alone])
@@ -111,12 +111,13 @@ def _by_brightness(finest: Candidates, sample: Sample) -> Array:
     return rows[:, :3]
 
 
-def _curve(rows: Array, finest: Candidates, sample: Sample) -> Curve:
+def _curve(rows: Array, sample: Sample) -> Curve:
     """Smooth the variances by brightness; the mean square of the curve over the picture is 1.
 
     Tone curves make noise rise and fall with brightness. Without evidence the variance at a
     brightness is that of all.
     """
+    finest = sample.combined[0]
     least = finest.floor().variance
     if not len(rows) or not least:
         return np.ones_like
