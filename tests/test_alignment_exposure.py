@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cofuse import Stack, align_stack, aligned, fuse, read_image, write_image
 from cofuse.alignment import Alignment
-from cofuse.alignment.exposure import Thumbnail, exposure_gains, thumbnail
+from cofuse.alignment.differences import Thumbnail, gains_of, thumbnail
 from cofuse.alignment.transforms import Transform
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from tests.command_line import run
@@ -65,7 +65,7 @@ def still(stack: Stack, reference: int) -> Alignment:
     unmoved = (STILL,) * len(stack)
     size = (stack.height, stack.width)
     small = {k: thumbnail(stack.reduced(k), stack) for k in range(len(stack))}
-    gains = exposure_gains(small, unmoved, reference, size, stack.ceiling)
+    gains = gains_of(small, unmoved, reference, size, stack.ceiling)
     return alignment_of(stack, reference, *unmoved, gains=gains)
 
 
@@ -192,7 +192,7 @@ def grey(
 
 def gain_of(goal: Thumbnail, frame: Thumbnail, transform: Transform = STILL) -> tuple[float, ...]:
     """Return the gains of the second of two frames under a ceiling that none comes near."""
-    found = exposure_gains({0: goal, 1: frame}, (STILL, transform), 0, (SIDE, SIDE), 1e6)
+    found = gains_of({0: goal, 1: frame}, (STILL, transform), 0, (SIDE, SIDE), 1e6)
     assert found[0] == (1.0,) * goal.levels.shape[2]
     return found[1]
 
@@ -280,15 +280,13 @@ def test_a_gain_within_five_errors_is_one(apart: float, gain: float, scale: floa
 )
 def test_headroom_in_closed_form(largest: float, expected: float) -> None:
     frames = {0: grey(80), 1: grey(40, largest=largest), 2: grey(40, largest=250.0)}
-    found = exposure_gains(frames, (STILL, STILL, None), 0, (SIDE, SIDE), 255.0)
+    found = gains_of(frames, (STILL, STILL, None), 0, (SIDE, SIDE), 255.0)
     assert found[0] == pytest.approx((expected,)) and found[1] == pytest.approx((2 * expected,))
-    unmatched = exposure_gains(frames, (STILL,) * 3, 0, (SIDE, SIDE), 255.0, match=False)
-    assert unmatched == ((1.0,),) * 3
 
 
 def test_the_channel_with_the_least_headroom_decides_for_all() -> None:
     frames = {0: grey(80, channels=3), 1: grey([40, 80, 160], largest=(100, 200, 250), channels=3)}
-    found = exposure_gains(frames, (STILL, STILL), 0, (SIDE, SIDE), 160.0)
+    found = gains_of(frames, (STILL, STILL), 0, (SIDE, SIDE), 160.0)
     excess = 2 * 100 / (254 / 255 * 160)  # of the first channel; the second is clipped already
     assert found[0] == pytest.approx((1 / excess,) * 3)
     assert found[1] == pytest.approx((2 / excess, 1 / excess, 0.5 / excess))

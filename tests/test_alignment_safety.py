@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks.alignment_safety import WRONG, Scenes, error_of, pair_of
-from cofuse.alignment import Transform, align_stack, aligned, warp
+from cofuse.alignment import Transform, align_stack, aligned
+from cofuse.alignment.warping import warp
 from cofuse.errors import CofuseError
 from cofuse.images import Stack
 

@@ -12,9 +12,9 @@ from cofuse.alignment import (
     Transform,
     alignment_from_json,
     alignment_to_json,
-    common_area,
 )
 from cofuse.alignment.transforms import MODELS, corners, tangents, to_reduced
+from cofuse.alignment.warping import common_area
 from cofuse.errors import CofuseError
 
 few = settings(max_examples=40, deadline=None)
@@ -235,7 +235,7 @@ def saved(**changes):
         (saved(height="tall"), "tall"),
         (saved(width=40.5), "40.5"),
         (saved(parallax="no"), "'no'"),
-        (saved(frames=[]), "no frames"),
+        (saved(frames=[]), "of 0 frames"),
         (saved(frames=[1, 2]), "cannot be used"),
         (saved(frame={"gains": [1.0, -1.0, 1.0]}), "gains"),
         (saved(frame={"gains": "no"}), "cannot be used"),

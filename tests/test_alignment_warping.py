@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cofuse.alignment import Alignment, Transform, aligned, warp
-from cofuse.alignment.warping import apply_gains
+from cofuse.alignment import Alignment, Transform, aligned
+from cofuse.alignment.warping import apply_gains, warp
 from cofuse.errors import CofuseError
 from cofuse.images import Stack
 

@@ -131,14 +131,12 @@ def test_constant_stack_has_no_confidence(count: int, level: int, height: int, w
     assert found.position.dtype == np.float32
     np.testing.assert_allclose(found.position, (count - 1) / 2.0, atol=1e-5)
     assert not found.confidence.any()
-    assert not found.evidence.any()
 
 
 @pytest.mark.parametrize("frames", [1, 2, 3, 10, 30])
-def test_noise_alone_is_no_evidence(frames: int) -> None:
+def test_noise_alone_has_no_confidence(frames: int) -> None:
     stack = as_stack([np.full((120, 160), 128.0)] * frames, 15.0)
     found = estimate_depth(stack)
-    assert found.evidence.mean() < 0.02
     assert (found.confidence > 0.2).mean() < 0.002
 
 
@@ -156,8 +154,7 @@ def test_maps_are_finite_and_in_range(frames: int, seed: int) -> None:
     found = estimate_depth(stack)
     assert found.frames == frames
     assert ((found.position >= 0) & (found.position <= frames - 1)).all()
-    for plane in (found.confidence, found.evidence):
-        assert ((plane >= 0) & (plane <= 1)).all()
+    assert ((found.confidence >= 0) & (found.confidence <= 1)).all()
 
 
 # Laws.
@@ -240,7 +237,7 @@ def test_large_pictures_are_looked_at_smaller(shape: tuple[int, int]) -> None:
     found = estimate_depth(stack, picture=sharp, source_map=chosen, most_pixels=8_000)
     plain = estimate_depth(stack, source_map=chosen, most_pixels=8_000)
     assert not np.array_equal(found.position, plain.position)
-    assert found.position.shape == found.confidence.shape == found.evidence.shape == shape
+    assert found.position.shape == found.confidence.shape == shape
     assert np.abs(found.position - truth).mean() < 0.2
 
 
@@ -335,7 +332,7 @@ def a_depth(
 ) -> Depth:
     position = np.array(ramp(*shape, frames), np.float32)
     sure = np.ones(shape, np.float32)
-    return Depth(position=position, confidence=sure, evidence=sure, frames=frames, z_step=z_step)
+    return Depth(position=position, confidence=sure, frames=frames, z_step=z_step)
 
 
 def test_picture_spans_the_frames() -> None:
@@ -369,11 +366,10 @@ def test_colours_grow_evenly_lighter() -> None:
 
 @pytest.mark.parametrize(("frames", "z_step"), [(1, None), (2, 0.1), (5, None), (137, 12.5)])
 def test_previews_are_pictures(frames: int, z_step: float | None) -> None:
-    depth = a_depth(frames, z_step, (300, 400))
-    preview = depth_preview(depth, largest=200, unit="um")
+    preview = depth_preview(ramp(1200, 2400, frames), frames, z_step)
     assert preview.dtype == np.uint8
-    assert preview.shape[0] == 150
-    assert preview.shape[1] > 200
+    assert preview.shape[0] == 800
+    assert preview.shape[1] > 1600
 
 
 # What makes no sense is refused.

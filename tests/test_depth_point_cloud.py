@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cofuse.depth import Depth, ply_chunks
-from cofuse.errors import CofuseError
 
 Array = np.ndarray[Any, Any]
 
@@ -20,7 +19,7 @@ def a_depth(height: int, width: int, *, z_step: float | None = None, seed: int =
     rng = np.random.default_rng(seed)
     position = rng.uniform(0, 4, (height, width)).astype(np.float32)
     sure = np.ones((height, width), np.float32)
-    return Depth(position=position, confidence=sure, evidence=sure, frames=5, z_step=z_step)
+    return Depth(position=position, confidence=sure, frames=5, z_step=z_step)
 
 
 def ply_bytes(depth: Depth, colours: Array, *, white: float = 255.0, **options: Any) -> bytes:
@@ -94,10 +93,3 @@ def test_file_comes_in_pieces() -> None:
 def test_depth_of_unknown_scale_is_in_proportion() -> None:
     points = np.array(parse(ply_bytes(a_depth(40, 80), np.zeros((40, 80), np.uint8))))
     assert -0.25 * 80 <= points[:, 2].min() < points[:, 2].max() <= 0
-
-
-def test_wrong_arguments_are_refused() -> None:
-    with pytest.raises(CofuseError, match="same size"):
-        ply_bytes(a_depth(4, 4), np.zeros((5, 4), np.uint8))
-    with pytest.raises(CofuseError, match="most_points"):
-        ply_bytes(a_depth(4, 4), np.zeros((4, 4), np.uint8), most_points=0)

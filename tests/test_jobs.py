@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import cofuse
-from cofuse.alignment import Transform, align_stack, aligned, alignment_from_json, warp
+from cofuse.alignment import Transform, align_stack, aligned, alignment_from_json
+from cofuse.alignment.warping import warp
 from cofuse.cli.application import Printing
 from cofuse.errors import CofuseError
 from cofuse.evaluation.metrics import psnr

@@ -14,7 +14,7 @@ from cofuse import estimate_noise
 from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.images import Stack, to_opponent
 from cofuse.sensor import noise_level
-from cofuse.sensor.bands import COEFFICIENTS, cut_blocks, jpeg_grid, read_windows, window_places
+from cofuse.sensor.bands import COEFFICIENTS, cut_blocks, jpeg_grid, window_places
 from cofuse.sensor.law import BANDS
 from cofuse.sensor.sampling import MEDIAN, Floor, least_way, residues
 
@@ -57,7 +57,7 @@ def true_levels(residual: Array) -> Array:
     """Level of every band of known noise: root mean squares, all places counting."""
     stack = Stack.from_arrays([np.asarray(residual + 128.0, np.float32)], white=255.0)
     places = window_places(stack.shape, 10_000)
-    bands = cut_blocks(stack, read_windows(stack, 0, places))
+    bands = cut_blocks(stack, np.stack([stack[0][place] for place in places]))
     return np.sqrt([np.square(band.values).mean() for band in bands])
 
 
@@ -265,7 +265,7 @@ def test_order_changes_little(order: list[int]) -> None:
 def grid_of(frame: Array) -> float:
     stack = Stack.from_arrays([frame])
     places = window_places(stack.shape, 160)
-    return jpeg_grid(stack, read_windows(stack, 0, places), places)
+    return jpeg_grid(stack, np.stack([stack[0][place] for place in places]), places)
 
 
 @pytest.mark.parametrize("quality", [70, 85, 95])

@@ -7,7 +7,7 @@ from cofuse.alignment.transforms import (
     alignment_from_json,
     alignment_to_json,
 )
-from cofuse.alignment.warping import aligned, common_area, warp
+from cofuse.alignment.warping import aligned
 
 __all__ = [
     "Alignment",
@@ -16,6 +16,4 @@ __all__ = [
     "aligned",
     "alignment_from_json",
     "alignment_to_json",
-    "common_area",
-    "warp",
 ]

@@ -11,9 +11,8 @@ where A and B are the evened pictures, rho is Tukey's and G_p the directions of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from operator import itemgetter
 from typing import Any
@@ -22,8 +21,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.alignment.confirmation import LEAST_EVIDENCE, evidence
-from cofuse.alignment.pyramid import Level, Pyramid, at_level, without_what_stays
+from cofuse.alignment.comparison import (
+    LEAST_EVIDENCE,
+    Level,
+    Pyramid,
+    at_level,
+    evidence,
+    without_what_stays,
+)
 from cofuse.alignment.transforms import (
     Matrix,
     Model,
@@ -74,26 +79,23 @@ class Match:
     doubt: str | None
 
 
-def register(
-    first: Pyramid, second: Pyramid, model: Model, *, start: Matrix | None = None
-) -> Match:
+def register(first: Pyramid, second: Pyramid, model: Model) -> Match:
     """Find the transform that takes pixels of the first picture to those of the second.
 
-    With a `start` nothing is searched: the finest levels are refined from there. Else, where the
-    pictures differ much or the match is in doubt, all is done once more without what stays where it
-    is while the scene moves. That match counts where it ends the doubt, or where it explains nearly
-    all the rest.
+    Where the pictures differ much or the match is in doubt, all is done once more without what
+    stays where it is while the scene moves. That match counts where it ends the doubt, or where it
+    explains nearly all the rest.
     """
-    match = _match(first, second, model, start)
-    if start is not None or (match.doubt is None and match.correlation >= _ALIKE):
-        return match
-    other = _match(*without_what_stays(first, second), model, start)
-    rescued = match.doubt is not None and other.doubt is None
-    return other if rescued or other.correlation >= _ALIKE else match
+    found = find_match(first, second, model)
+    if found.doubt is None and found.correlation >= _ALIKE:
+        return found
+    other = find_match(*without_what_stays(first, second), model)
+    rescued = found.doubt is not None and other.doubt is None
+    return other if rescued or other.correlation >= _ALIKE else found
 
 
-def _match(first: Pyramid, second: Pyramid, model: Model, start: Matrix | None) -> Match:
-    """Search, refine and weigh."""
+def find_match(first: Pyramid, second: Pyramid, model: Model, start: Matrix | None = None) -> Match:
+    """Search, refine and weigh; with a `start` only the finest levels are refined, from there."""
     coarse = first.level_within(_SEARCH_SIDE)
     matrix = _search(first, second, model, coarse) if start is None else start
     spread = math.inf
@@ -134,7 +136,7 @@ def _search(first: Pyramid, second: Pyramid, model: Model, level: int) -> Matrix
     score = itemgetter(0)
     tried = [refined(np.eye(3)), *shifted([np.eye(3)])]
     if model != "translation" and max(tried, key=score)[0] <= _GOOD_CORRELATION:
-        centre = ((b.shape[1] - 1) / 2, (b.shape[0] - 1) / 2)
+        centre = ((b.values.shape[1] - 1) / 2, (b.values.shape[0] - 1) / 2)
         turns = [
             np.vstack([cv2.getRotationMatrix2D(centre, angle, scale), [0.0, 0.0, 1.0]])
             for angle, scale in product(_ANGLES, _SCALES)
@@ -150,8 +152,8 @@ def _best_shifts(
 
     The pictures are correlated at every shift at once, normalised over what overlaps.
     """
-    size = tuple(cv2.getOptimalDFTSize(2 * side) for side in first.shape)
-    across, flags = second.shape[::-1], cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    size = tuple(cv2.getOptimalDFTSize(2 * side) for side in first.values.shape)
+    across, flags = second.values.shape[::-1], cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
 
     def spectra(values: NDArray[Any], cover: NDArray[Any]) -> list[NDArray[Any]]:
         return [np.fft.rfft2(plane, size) for plane in (values, values**2, cover)]
@@ -182,7 +184,7 @@ def _refine(
     """Take Gauss-Newton steps on some levels together; return the matrix and its spread."""
     unit = centred(first.shape)
     directions = [unit @ g @ np.linalg.inv(unit) for g in tangents(model)]
-    views = [_View(first, second, directions, level) for level in levels]
+    views = [_view(first, second, directions, level) for level in levels]
     small = _SMALL_STEP * 2.0 ** min(levels) / first.to_finest[0, 0]
     at_corners = corners(first.shape)
     flow = np.stack([_flow(g, at_corners.T) for g in directions])  # (P, 2, 4)
@@ -191,7 +193,7 @@ def _refine(
         normal = np.zeros((len(directions), len(directions)))
         pull = np.zeros((_BLOCKS**2, len(directions)))
         for view in views:
-            both = view.equations(matrix)
+            both = view(matrix)
             if both is None:
                 return start, math.inf
             normal, pull = normal + both[0], pull + both[1]
@@ -212,49 +214,50 @@ def _refine(
     return matrix, spread
 
 
-class _View:
-    """One level of two pictures, and an even grid of its points to compare, as (2, N)."""
+def _view(
+    first: Pyramid, second: Pyramid, directions: list[Matrix], level: int
+) -> Callable[[Matrix], tuple[Matrix, Matrix] | None]:
+    """Compare one level of two pictures at an even grid of its points.
 
-    def __init__(
-        self, first: Pyramid, second: Pyramid, directions: list[Matrix], level: int
-    ) -> None:
-        a, self.level = first.levels[level], second.levels[level]
-        self.at_level = partial(at_level, first, second, level=level)
-        stride = max(1, math.ceil(math.sqrt(a.values.size / _MOST_POINTS)))
-        # Values closer than the band-pass is wide say nearly the same.
-        self.samples = min(1.0, stride**2 / _CORRELATED)
-        every = (slice(None, None, stride), slice(None, None, stride))
-        shown = a.cover[every] > 0
-        self.points = np.stack(np.nonzero(shown)[::-1]).astype(np.float32) * stride
-        self.value, self.slopes = a.values[every][shown], a.slopes[:, *every][:, shown]
-        to_first = first.to_level(level)
-        back = np.linalg.inv(to_first)
-        self.flow = np.stack([_flow(to_first @ g @ back, self.points) for g in directions])
-        across, down = (
-            (along * (_BLOCKS / side)).astype(np.intp)
-            for along, side in zip(self.points, a.shape[::-1], strict=True)
-        )
-        self.block = down * _BLOCKS + across
+    The function returned gives, under a matrix, the normal matrix of a step, and what each block of
+    the picture pulls; or None where too little overlaps.
+    """
+    a, b = first.levels[level], second.levels[level]
+    stride = max(1, math.ceil(math.sqrt(a.values.size / _MOST_POINTS)))
+    # Values closer than the band-pass is wide say nearly the same.
+    samples = min(1.0, stride**2 / _CORRELATED)
+    every = (slice(None, None, stride), slice(None, None, stride))
+    shown = a.cover[every] > 0
+    points = np.stack(np.nonzero(shown)[::-1]).astype(np.float32) * stride
+    values, slopes = a.values[every][shown], a.slopes[:, *every][:, shown]
+    to_first = first.to_level(level)
+    back = np.linalg.inv(to_first)
+    flow = np.stack([_flow(to_first @ g @ back, points) for g in directions])
+    across, down = (
+        (along * (_BLOCKS / side)).astype(np.intp)
+        for along, side in zip(points, a.values.shape[::-1], strict=True)
+    )
+    block = down * _BLOCKS + across
 
-    def equations(self, matrix: Matrix) -> tuple[Matrix, Matrix] | None:
-        """Return the normal matrix of a step, and what each block of the picture pulls."""
-        there = self.level.look_up(self.at_level(matrix), self.points)
+    def equations(matrix: Matrix) -> tuple[Matrix, Matrix] | None:
+        there = b.look_up(at_level(first, second, matrix, level), points)
         if there is None or there[0].mean() < _LEAST_OVERLAP / 2:
             return None
-        inside, other, slopes = there
-        residual = other - self.value[inside]
+        inside, other, other_slopes = there
+        residual = other - values[inside]
         scale = 1.4826 * float(np.median(np.abs(residual))) + 1e-4
         weight = np.maximum(1 - (residual / (_TUKEY * scale)) ** 2, 0) ** 2
         # The mean of both pictures' slopes: steps of second order, and no picture is preferred.
-        mean = (self.slopes[:, inside] + slopes) / 2
-        jacobian = (mean * self.flow[:, :, inside]).sum(axis=1)
+        mean = (slopes[:, inside] + other_slopes) / 2
+        jacobian = (mean * flow[:, :, inside]).sum(axis=1)
         weighted = jacobian * weight
         variance = float((weight * residual**2).sum() / max(weight.sum(), 1e-6)) + 1e-6
-        unit = self.samples / variance
+        unit = samples / variance
         normal = (weighted @ jacobian.T).astype(np.float64) * unit
-        blocks = self.block[inside]
-        pull = [np.bincount(blocks, row * residual, _BLOCKS**2) for row in weighted]
+        pull = [np.bincount(block[inside], row * residual, _BLOCKS**2) for row in weighted]
         return normal, np.asarray(np.stack(pull, axis=1) * unit)
+
+    return equations
 
 
 def _flow(g: Matrix, points: NDArray[Any]) -> NDArray[Any]:

@@ -18,10 +18,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cofuse.alignment.exposure import Thumbnail, exposure_gains, thumbnail
-from cofuse.alignment.pair import Match, register
-from cofuse.alignment.parallax import frames_to_test, shows_parallax, small
-from cofuse.alignment.pyramid import Pyramid, Values, build_pyramid
+from cofuse.alignment import differences
+from cofuse.alignment.comparison import Pyramid, Values, build_pyramid
+from cofuse.alignment.pair import Match, find_match, register
 from cofuse.alignment.transforms import (
     MODELS,
     Alignment,
@@ -104,19 +103,19 @@ def align_stack(
     check_number("reference", middle, 0, count - 1, whole=True)
     size = (stack.height, stack.width)
     found = partial(Alignment, names=stack.names, size=size, model=model, reference=middle)
+    gains: tuple[tuple[float, ...], ...] = ((1.0,) * (3 if stack.is_colour else 1),) * count
     if count == 1:
-        unmoved, one = Transform(np.eye(3)), (1.0,) * (3 if stack.is_colour else 1)
-        return found(transforms=(unmoved,), gains=(one,))
-    tested = frames_to_test(count, middle) if parallax else ()
-    thumbnails: dict[int, Thumbnail] = {}
+        return found(transforms=(Transform(np.eye(3)),), gains=gains)
+    tested = differences.frames_to_test(count, middle) if parallax else ()
+    thumbnails: dict[int, differences.Thumbnail] = {}
     pictures: dict[int, Values] = {}
 
     def read(index: int) -> Pyramid:
         """Build the pyramid of a frame, and what brightness and parallax are found from."""
         reduced = stack.reduced(index)
-        thumbnails[index] = thumbnail(reduced, stack)
+        thumbnails[index] = differences.thumbnail(reduced, stack)
         if index in tested:
-            pictures[index] = small(reduced.pixels, stack)
+            pictures[index] = differences.small(reduced.pixels, stack)
         return build_pyramid(reduced.pixels, stack)
 
     walk = _Walk(stack, model, middle, on_failure)
@@ -130,10 +129,9 @@ def align_stack(
     transforms = tuple(
         _settle(*solved[k], model, size, still) if k in solved else None for k in range(count)
     )
-    gains = exposure_gains(
-        thumbnails, transforms, middle, size, stack.ceiling, match=match_exposure
-    )
-    bent = parallax and shows_parallax(pictures, transforms, middle, size)
+    if match_exposure:
+        gains = differences.gains_of(thumbnails, transforms, middle, size, stack.ceiling)
+    bent = parallax and differences.shows_parallax(pictures, transforms, middle, size)
     return found(transforms=transforms, gains=gains, left_out=walk.left_out, parallax=bent)
 
 
@@ -170,8 +168,7 @@ class _Walk:
                 for index, picture in zip(side, pictures, strict=False):
                     reason = self._place(index, picture, near)
                     if reason is None:
-                        before = [] if near[0][0] == reference else [near[0]]
-                        near = [(index, picture), *before, (reference, start)]
+                        near = [(index, picture), *near[:-1][:1], (reference, start)]
                     elif self.on_failure == "stop":
                         raise CofuseError(
                             f"{names[index]} cannot be aligned: {reason}; leave such frames out, "
@@ -185,28 +182,24 @@ class _Walk:
         """Find a frame from the nearest one that it resembles; or say why it has no place."""
         if picture.is_flat:
             return "it shows no detail"
-        reasons = []
+        limit, reasons = _CONSISTENT / picture.to_finest[0, 0], []
         for n, (other, seen) in enumerate(near):
-            match = register(seen, picture, self.model)
-            found = match.matrix @ self.found[other]
-            reason = match.doubt or self._implausible(match.matrix, found)
+            step = register(seen, picture, self.model)
+            found = step.matrix @ self.found[other]
+            reason = step.doubt or self._implausible(step.matrix, found)
             if reason is None:
-                self.pairs.append((other, index, match))
+                self.pairs.append((other, index, step))
                 self.found[index] = found
                 for further, there in near[n + 1 :]:
-                    self._compare(further, there, index, picture)
+                    # A pair whose transform is nearly known counts unless it says something else.
+                    start = found @ np.linalg.inv(self.found[further])
+                    again = find_match(there, picture, self.model, start)
+                    apart = Transform(again.matrix @ np.linalg.inv(start))
+                    if again.doubt is None and apart.corner_displacement(picture.shape) < limit:
+                        self.pairs.append((further, index, again))
                 return None
             reasons.append(f"{reason} (compared with {self.stack.names[other]})")
         return reasons[0]
-
-    def _compare(self, first: int, seen: Pyramid, second: int, picture: Pyramid) -> None:
-        """Add a pair whose transform is nearly known, unless it says something else."""
-        start = self.found[second] @ np.linalg.inv(self.found[first])
-        match = register(seen, picture, self.model, start=start)
-        apart = Transform(match.matrix @ np.linalg.inv(start))
-        limit = _CONSISTENT / picture.to_finest[0, 0]
-        if match.doubt is None and apart.corner_displacement(picture.shape) < limit:
-            self.pairs.append((first, second, match))
 
     def _implausible(self, step: Matrix, found: Matrix) -> str | None:
         """Say why no lens makes a step between frames, and the place found by it; or nothing."""

@@ -216,31 +216,28 @@ def _alignment(given: Any) -> Alignment:
         raise ValueError(
             f"it is of version {given.get('version')!r}; this program reads version {_VERSION}"
         )
+    given = {"parallax": False, **given}  # files of earlier versions have no such entry
+    kinds = {"height": int, "width": int, "reference": int, "parallax": bool, "frames": list}
+    for name, kind in kinds.items():
+        if type(given[name]) is not kind:
+            raise ValueError(f"its {name} is {given[name]!r}")
     frames, model, reference = given["frames"], given["model"], given["reference"]
-    if not isinstance(frames, list) or not frames:
-        raise ValueError("it lists no frames")
     if model not in MODELS:
         raise ValueError(f"no transform {model!r}; expected one of {', '.join(MODELS)}")
-    if type(reference) is not int or not 0 <= reference < len(frames):
-        raise ValueError(f"the reference is {reference!r} of {len(frames)} frames, counted from 0")
+    if not 0 <= reference < len(frames):
+        raise ValueError(f"the reference is {reference} of {len(frames)} frames, counted from 0")
     found = [frame["matrix"] for frame in frames]
-    size = (given["height"], given["width"])
-    parallax = given.get("parallax", False)  # files of earlier versions have no such entry
-    if [type(value) for value in (*size, parallax)] != [int, int, bool]:
-        raise ValueError(f"size and parallax are {size[1]!r}x{size[0]!r} px and {parallax!r}")
     alignment = Alignment(
         names=tuple(str(frame["name"]) for frame in frames),
-        size=size,
+        size=(given["height"], given["width"]),
         model=model,
         reference=reference,
         transforms=tuple(None if matrix is None else Transform(matrix) for matrix in found),
         gains=tuple(tuple(float(gain) for gain in frame["gains"]) for frame in frames),
         left_out={
-            k: str(frame.get("left_out", "it was left out"))
-            for k, frame in enumerate(frames)
-            if frame["matrix"] is None
+            k: str(frame["left_out"]) for k, frame in enumerate(frames) if "left_out" in frame
         },
-        parallax=parallax,
+        parallax=given["parallax"],
     )
     for name, gains in zip(alignment.names, alignment.gains, strict=True):
         if not gains or not all(0 < gain < np.inf for gain in gains):

@@ -16,8 +16,9 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cofuse.alignment.parallax import Field, find_field, small
-from cofuse.alignment.transforms import Alignment, Transform, shift_by
+from cofuse.alignment.comparison import Values
+from cofuse.alignment.differences import find_field, small
+from cofuse.alignment.transforms import Alignment, Transform, shift_by, to_reduced
 from cofuse.arguments import check
 from cofuse.errors import CofuseError
 from cofuse.images import Pixels, Stack
@@ -67,21 +68,17 @@ def aligned(
     whole = (0, size[0], 0, size[1])
     area = common_area(list(transforms.values()), size) if crop else whole
 
-    def moved(index: int) -> Pixels:
-        """Read a frame, brought into the place of the reference."""
+    def read(index: int) -> Pixels:
+        """Read a frame, bring it into place, and fill what it does not cover."""
         frame, field = stack[index], None
         if alignment.parallax and index != alignment.reference:
             field = find_field(goal(), small(frame, stack), transforms[index], size)
-        gains = alignment.gains[index]
-        return warp(frame, transforms[index], field, area=area, gains=gains, white=stack.ceiling)
-
-    def read(index: int) -> Pixels:
-        """Read a frame as `moved`, and fill what it does not cover; all cover the common area."""
-        frame = moved(index)
-        return frame if crop else _filled(frame, reference, transforms[index])
+        gains, found = alignment.gains[index], transforms[index]
+        moved = warp(frame, found, field, area=area, gains=gains, white=stack.ceiling)
+        return moved if crop else _filled(moved, reference, found)
 
     goal = cache(lambda: small(stack[alignment.reference], stack))
-    reference = cache(partial(moved, alignment.reference))
+    reference = cache(partial(read, alignment.reference))
     made = stack.made_into(
         [partial(read, index) for index in transforms],
         names=[stack.names[index] for index in transforms],
@@ -113,7 +110,7 @@ def check_fits(stack: Stack, alignment: Alignment) -> None:
 def warp(
     frame: Pixels,
     transform: Transform,
-    field: Field | None = None,
+    field: Values | None = None,
     *,
     area: Area | None = None,
     gains: Sequence[float] = (1.0,),
@@ -156,14 +153,17 @@ def _shifted(frame: Pixels, shift: tuple[int, int], area: Area) -> Pixels:
 
 
 def _interpolated(
-    frame: Pixels, transform: Transform, field: Field | None, area: Area, working: np.dtype[Any]
+    frame: Pixels, transform: Transform, field: Values | None, area: Area, working: np.dtype[Any]
 ) -> NDArray[Any]:
     """Look a frame up as floats in an area that OpenCV can take at once."""
     top, bottom, left, right = area
     x, y = np.arange(right - left, dtype=np.float32), np.arange(bottom - top, dtype=np.float32)
     y = y[:, None]
     if field is not None:
-        shifts = field(left, top, right - left, bottom - top)
+        to_field = to_reduced(frame.shape, field.shape) @ shift_by(left, top)
+        flags, border = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, cv2.BORDER_REPLICATE
+        part = right - left, bottom - top
+        shifts = cv2.warpAffine(field, to_field[:2], part, flags=flags, borderMode=border)
         x, y = x + shifts[..., 0], y + shifts[..., 1]
     # Relative to a corner of the area places are small, and float32 is exact to a thousandth.
     corner = np.floor(transform((left, top)))

@@ -21,6 +21,8 @@ _ALIKE = 1.05
 #: Most frames that are listed one by one.
 _LISTED = 16
 
+Rows = list[tuple[str, ...]]
+
 
 def noise(
     *pictures: Annotated[str, Parameter(allow_leading_hyphen=True)],
@@ -74,46 +76,45 @@ def noise_table(law: NoiseLaw, stack: Stack) -> str:
         level += f" ({law.sigma * stack.white / 255.0:.3g} counts)"
     words = [stack_in_words(stack), level + " at mid-grey" * (law.model.gain > 0)]
     words += ["too little to be removed"] * law.is_clean
-    lines = [", ".join([*words, *law.character]), "", *_by_band(law)]
-    lines += _by_frame(law, stack) + _by_brightness(law)
+    lines = [", ".join([*words, *law.character])]
+    for rows in (_by_band(law), _by_frame(law, stack), _by_brightness(law)):
+        lines += ["", *columns(rows)] if rows else []
     blocks = (
         f"yes, {100 * law.blocks:.0f} % of the finest detail rounded away" if law.blocks else "no"
     )
     return "\n".join([*lines, "", f"JPEG blocks: {blocks}"])
 
 
-def _by_band(law: NoiseLaw) -> list[str]:
+def _by_band(law: NoiseLaw) -> Rows:
     levels, errors = luminance_and_chroma(law)
     names = ("luminance", "chroma") if len(levels) == 2 else ("sigma",)
     ends = [f"{start} to {2 * start}" for start in WAVELENGTHS[:-1]] + [f"{WAVELENGTHS[-1]} up"]
-    rows = [("wavelength, pixels", *names)]
+    rows: Rows = [("wavelength, pixels", *names)]
     for band, words in enumerate(ends):
         cells = (_with_error(*pair) for pair in zip(levels[:, band], errors[:, band], strict=True))
         rows.append((words, *cells))
-    return columns(rows)
+    return rows
 
 
-def _by_frame(law: NoiseLaw, stack: Stack) -> list[str]:
+def _by_frame(law: NoiseLaw, stack: Stack) -> Rows:
     """List the noise levels of the frames if they differ; of many frames only the extremes."""
     each = np.sqrt(np.mean(law.by_frame**2, axis=1)) * law.at_mid_grey
     if each.max() <= _ALIKE * each.min():
         return []
     levels = [f"{level:.2f}" for level in each]
     if len(each) <= _LISTED:
-        return ["", *columns([("frame", "sigma"), *zip(stack.names, levels, strict=True)])]
+        return [("frame", "sigma"), *zip(stack.names, levels, strict=True)]
     least, most = int(each.argmin()), int(each.argmax())
-    line = f"frames: {levels[least]} ({stack.names[least]}) to {levels[most]} ({stack.names[most]})"
-    return ["", line]
+    ends = (f"{levels[frame]} ({stack.names[frame]})" for frame in (least, most))
+    return [(f"frames: {' to '.join(ends)}",)]
 
 
-def _by_brightness(law: NoiseLaw) -> list[str]:
-    if not len(law.brightness):
-        return []
-    rows = [("grey level", "sigma", "model")]
+def _by_brightness(law: NoiseLaw) -> Rows:
+    rows: Rows = [("grey level", "sigma", "model")] * bool(len(law.brightness))
     for level, sigma, error in law.brightness:
         model = f"{float(law.model.sigma_at(level)):.2f}"
         rows.append((f"{level:10.0f}", _with_error(sigma, sigma * error), model))
-    return ["", *columns(rows)]
+    return rows
 
 
 def _with_error(level: float, error: float) -> str:

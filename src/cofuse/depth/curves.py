@@ -52,14 +52,14 @@ def band_energies(picture: Levels) -> list[Levels]:
 class FocusCurve:
     """What stays in memory of the focus curves of one scale while the frames are read.
 
-    Neighbouring frames are averaged to a number of ``points``, by default one a frame: where many
-    frames share their depth of field, averages show the curve's shape above the noise. ``centres``
+    Neighbouring frames are averaged to a number of ``points``: where many frames share their depth
+    of field, averages show the curve's shape above the noise. ``centres``
     are the positions of the points, in frames; ``change`` is the sum of the absolute differences
     between neighbouring points.
     """
 
-    def __init__(self, shape: tuple[int, ...], frames: int, points: int | None = None) -> None:
-        self._edges = np.rint(np.linspace(0, frames, (points or frames) + 1)).astype(int)
+    def __init__(self, shape: tuple[int, ...], frames: int, points: int) -> None:
+        self._edges = np.rint(np.linspace(0, frames, points + 1)).astype(int)
         self.centres = ((self._edges[1:] + self._edges[:-1] - 1) / 2.0).astype(np.float32)
         self.frames = frames
         self._sum: Any = 0.0
@@ -101,7 +101,7 @@ class FocusCurve:
 
 @dataclass(frozen=True)
 class Peaks:
-    """The peaks of a scale: positions in frames, with confidence and evidence from 0 to 1.
+    """The peaks of a scale: positions in frames, with confidence from 0 to 1.
 
     ``share`` is the height of each as a share of the largest peak around, whose position is
     ``there``. Peaks more than ``apart`` frames from each other count as different.
@@ -109,7 +109,6 @@ class Peaks:
 
     position: Levels
     confidence: Levels
-    evidence: Levels
     share: Levels
     there: Levels
     apart: float
@@ -133,18 +132,18 @@ def find_peaks(
     error *= deviation * (points / curve.frames) ** 0.5
     # The largest of many values is by chance several standard deviations above their mean.
     chance = 5.0 + 2.0 * float(np.sqrt(2.0 * np.log(points)))
-    evidence = _ramp((curve.best - curve.least) / error, chance, 6.0)
+    differs = _ramp((curve.best - curve.least) / error, chance, 6.0)
     del error  # planes of large pictures: free each as soon as possible
     others = np.maximum((curve.total - curve.best) / max(points - 1, 1), 0.0)
     # A peak 30 % above the mean of the other points is as clear as any.
     clear = np.clip((height - others) / (0.3 * height + _TINY), 0.0, 1.0)
-    clear *= evidence
+    clear *= differs
     # A single hill rises and falls once. Noise, and outlines that spread as they defocus, make the
     # curve rise and fall more often. (Squared, because noise alone easily halves this ratio.)
     hill = 2.0 * curve.best - curve.first - curve.previous
     hill /= np.maximum(curve.change, _TINY)
     clear *= np.square(np.clip(hill, 0.0, 1.0))
-    del others, hill
+    del differs, others, hill
     largest, there = largest_around(height, curve.index)
     apart = max(curve.frames / points, 0.05 * float(curve.centres[-1]))
     share, there = height / (largest + _TINY), curve.centres[there]
@@ -155,7 +154,7 @@ def find_peaks(
     confidence = np.asarray(clear * own, np.float32)
     del largest, clear, own, at
     position = _positions(curve, confidence > 0.5)
-    return Peaks(position, confidence, evidence, share, there, apart)
+    return Peaks(position, confidence, share, there, apart)
 
 
 def _own(at: Levels, share: Levels, there: Levels, apart: float) -> Levels:

@@ -76,13 +76,12 @@ def estimate_depth(
         chosen = source_map[::scale, ::scale].astype(np.int32)
         if source_confidence is not None:
             chosen[source_confidence[::scale, ::scale] < 0.1] = -1
-    position, confidence, evidence = _small_maps(stack, scale, chosen, progress)
+    position, confidence = _small_maps(stack, scale, chosen, progress)
     if scale > 1 and picture is not None:
         position = enlarge_along(position, small_luminance(stack, picture, 1))
     return Depth(
         position=enlarge(position, shape),
         confidence=enlarge(confidence, shape),
-        evidence=enlarge(evidence, shape),
         frames=len(stack),
         z_step=z_step,
     )
@@ -90,8 +89,8 @@ def estimate_depth(
 
 def _small_maps(
     stack: Stack, scale: int, chosen: NDArray[np.int32] | None, progress: ProgressCallback
-) -> tuple[Levels, Levels, Levels]:
-    """Find position, confidence and evidence in frames made ``scale`` times smaller.
+) -> tuple[Levels, Levels]:
+    """Find position and confidence in frames made ``scale`` times smaller.
 
     The peak is searched near the frames ``chosen``, and anywhere where that is -1.
     """
@@ -104,7 +103,7 @@ def _small_maps(
         variance += level**2 / len(stack)
         energies = band_energies(grey)
         if not curves:
-            kinds = [_POINTS, None] if len(stack) >= _MANY else [None]
+            kinds = [_POINTS, len(stack)] if len(stack) >= _MANY else [len(stack)]
             curves = [
                 (octave, FocusCurve(energy.shape, len(stack), points))
                 for octave, energy in reversed([*enumerate(energies)])
@@ -122,13 +121,13 @@ def _small_maps(
             if octave == 0:
                 np.copyto(guide, grey, where=better)
         progress(Progress("depth", number + 1, len(stack)))
-    position, confidence, evidence = _join(curves, variance)
+    position, confidence = _join(curves, variance)
     position[confidence <= 0] = (len(stack) - 1) / 2.0
     # Neighbours this many frames apart lie on different surfaces, not on a slope.
     step = max(1.0, 0.03 * len(stack))
     confidence *= _agreement(position, confidence, step)
     position = fill(position, confidence, guide, noise=variance**0.5, step=step)
-    return np.clip(position, 0.0, len(stack) - 1.0), confidence, evidence
+    return np.clip(position, 0.0, len(stack) - 1.0), confidence
 
 
 def _agreement(position: Levels, confidence: Levels, step: float) -> Levels:
@@ -184,12 +183,12 @@ def small_luminance(stack: Stack, frame: Pixels, scale: int) -> Levels:
     return np.concatenate(bands)
 
 
-def _join(curves: list[tuple[int, FocusCurve]], variance: float) -> tuple[Levels, Levels, Levels]:
+def _join(curves: list[tuple[int, FocusCurve]], variance: float) -> tuple[Levels, Levels]:
     """Join the peaks of all scales, coarsest first: the finer one where it is clear.
 
     The list of curves is emptied, so that each frees its memory before the next needs some.
     """
-    position = confidence = evidence = np.zeros((1, 1), np.float32)
+    position = confidence = np.zeros((1, 1), np.float32)
     found: list[Peaks] = []
     while curves:
         octave, curve = curves.pop(0)
@@ -205,5 +204,4 @@ def _join(curves: list[tuple[int, FocusCurve]], variance: float) -> tuple[Levels
         share /= share + (0.5 * coarse) ** 2 + 1e-12
         position = wide + share * (peaks.position - wide)
         confidence = coarse + share * (peaks.confidence - coarse)
-        evidence = np.maximum(enlarge(evidence, shape), peaks.evidence)
-    return position, confidence, evidence
+    return position, confidence

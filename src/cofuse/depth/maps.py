@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
 from cofuse.images import Levels
 
@@ -28,6 +27,9 @@ _COLOURS = bytes.fromhex(
     "e9de88eee295f3e6a2f8eaaefdeeb4"
 )
 
+#: Longer side of a picture in colours.
+_LARGEST = 1600
+
 
 @dataclass(frozen=True, kw_only=True)
 class Depth:
@@ -39,10 +41,8 @@ class Depth:
         In frames, from 0 (in focus in the first) to K − 1 (in the last), with fractions, float32 of
         shape (H, W). Always finite: places without a clear peak are filled from those around.
     confidence
-        How clear the peak of sharpness is, 0 (the position was filled in) to 1.
-    evidence
-        Whether the sharpness of the frames differs by more than noise explains, 0 to 1. Confidence
-        asks for more: a single peak that is not the defocused trace of an outline nearby.
+        How clear the peak of sharpness is, 0 (the position was filled in) to 1: a single one, more
+        than noise explains, and not the defocused trace of an outline nearby.
     frames
         Number K of frames.
     z_step
@@ -52,7 +52,6 @@ class Depth:
 
     position: Levels
     confidence: Levels
-    evidence: Levels
     frames: int
     z_step: float | None = None
 
@@ -81,36 +80,35 @@ def colour_table(size: int = 256) -> Picture:
     return np.asarray(np.rint(np.stack(planes, axis=1)), np.uint8)
 
 
-def depth_preview(depth: Depth, *, largest: int = 1600, unit: str = "") -> Picture:
-    """Show the depth in colours with a legend at its side, the first frame dark.
+def depth_preview(position: NDArray[Any], frames: int, z_step: float | None = None) -> Picture:
+    """Show positions among frames in colours with a legend at their side, the first frame dark.
 
-    The longer side, without the legend, becomes at most ``largest`` pixels. With ``depth.z_step``
-    the legend also shows physical depth, in ``unit`` ("um": Pillow's own font has no µ).
+    The longer side, without the legend, becomes at most `_LARGEST` pixels. With ``z_step``, then in
+    micrometres, the legend also shows physical depth.
     """
-    from PIL import Image, ImageDraw, ImageFont  # takes a while to load
+    from PIL import Image, ImageDraw  # takes a while to load
 
-    steps = np.rint(depth.position * np.float32(255.0 / max(depth.frames - 1, 1)))
+    steps = np.rint(position * np.float32(255.0 / max(frames - 1, 1)))
     colours = Image.fromarray(colour_table()[steps.astype(np.uint8)])
-    colours.thumbnail((largest, largest), Image.Resampling.BOX)
+    colours.thumbnail((_LARGEST, _LARGEST), Image.Resampling.BOX)
     width, height = colours.size
     size = int(np.clip(height // 28, 11, 22))
     bar = Image.fromarray(colour_table()[::-1, None]).resize(
         (size, max(height - 4 * size, 2)), Image.Resampling.BILINEAR
     )
-    font = ImageFont.load_default(size=size)
-    canvas = Image.new("RGB", (width + (8 if depth.z_step is None else 13) * size, height), "white")
+    canvas = Image.new("RGB", (width + (8 if z_step is None else 13) * size, height), "white")
     canvas.paste(colours, (0, 0))
     draw = ImageDraw.Draw(canvas)
     left, top = width + size, (height - bar.height) // 2
     canvas.paste(bar, (left, top))
-    draw.text((left, max(top - 1.6 * size, 0)), "frame", fill="black", font=font)
-    for number in _labels(depth.frames, bar.height // (2 * size)):
-        y = top + (bar.height - 1) * (1.0 - number / max(depth.frames - 1, 1))
+    draw.text((left, max(top - 1.6 * size, 0)), "frame", fill="black", font_size=size)
+    for number in _labels(frames, bar.height // (2 * size)):
+        y = top + (bar.height - 1) * (1.0 - number / max(frames - 1, 1))
         text = f"{number + 1}"
-        if depth.z_step is not None:
-            text += f"   {number * depth.z_step + 0.0:.4g} {unit}"
+        if z_step is not None:
+            text += f"   {number * z_step + 0.0:.4g} um"  # Pillow's own font has no µ
         draw.line((left + size, y, left + 1.4 * size, y), fill="black")
-        draw.text((left + 1.7 * size, y), text, fill="black", font=font, anchor="lm")
+        draw.text((left + 1.7 * size, y), text, fill="black", anchor="lm", font_size=size)
     return np.asarray(canvas)
 
 
@@ -148,12 +146,6 @@ def ply_chunks(
         Of pictures with more pixels every second, third … row and column is taken.
     """
     height, width = depth.position.shape
-    if colours.shape not in ((height, width), (height, width, 3)):
-        raise CofuseError(
-            f"the colours have shape {colours.shape} but the depth {depth.position.shape}; "
-            "they must be of the same size"
-        )
-    check_number("most_points", most_points, 1)
     z_step = depth.z_step
     if z_step is None:
         z_step = 0.25 * max(height, width) * pixel_size / max(depth.frames - 1, 1)

@@ -180,7 +180,7 @@ def mend_hot_pixels(stack: Stack, progress: ProgressCallback) -> tuple[Stack, in
     """Mend pixels that are hot in all frames; also returns how many there are."""
     spread = np.linspace(0, len(stack) - 1, min(len(stack), _SEARCHED)).round().astype(int)
     found = find_hot_pixels(stack.only(spread.tolist()), progress=progress)
-    return without_hot_pixels(stack, found), int(found.mask.sum())
+    return without_hot_pixels(stack, found), len(np.unique(found[:, :2], axis=0))
 
 
 def alpha_of(frames: Frames, alignment: Alignment | None, *, crop: bool) -> Stack | None:

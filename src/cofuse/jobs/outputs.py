@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from cofuse.alignment import alignment_to_json
-from cofuse.depth import Depth, depth_picture, depth_preview, ply_chunks
+from cofuse.depth import depth_picture, depth_preview, ply_chunks
 from cofuse.errors import CofuseError
 from cofuse.files import Metadata, check_destination, check_output, write_image, written_whole
 from cofuse.files.transaction import Transaction
@@ -195,14 +195,11 @@ def _sources(outcome: Any) -> Pixels:
 
 def _source_colours(outcome: Any) -> Pixels:
     """Colour every pixel by the frame it came from, as if that were its depth."""
-    position = outcome.fusion.source_map.astype(np.float32)
-    sure = np.broadcast_to(np.float32(1.0), position.shape)
-    frames = len(outcome.stack)
-    return depth_preview(Depth(position=position, confidence=sure, evidence=sure, frames=frames))
+    return depth_preview(outcome.fusion.source_map, len(outcome.stack))
 
 
 def _depth_colours(outcome: Any) -> Pixels:
-    return depth_preview(outcome.depth, unit="um" if outcome.depth.z_step is not None else "")
+    return depth_preview(outcome.depth.position, outcome.depth.frames, outcome.depth.z_step)
 
 
 def _confidence(outcome: Any) -> Pixels:

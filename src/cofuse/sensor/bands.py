@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import itertools
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from cofuse.images import Levels, Pixels, Stack, to_opponent
-from cofuse.images.pixels import WINDOWS
+from cofuse.images.pixels import REACH, split
 from cofuse.sensor.law import BANDS
 
 _BLOCK = 8
@@ -78,12 +78,6 @@ def window_places(shape: tuple[int, ...], most: int) -> list[Place]:
         return [slice(start, min(start + _SIDE, length)) for start in starts]
 
     return list(itertools.product(cuts(shape[0]), cuts(shape[1])))
-
-
-def read_windows(stack: Stack, index: int, places: list[Place]) -> Pixels:
-    """Read the windows of one frame, in native values."""
-    read = stack.part_reader(index)
-    return np.stack([read(*place) for place in places])
 
 
 def cut_blocks(stack: Stack, windows: Pixels) -> list[Blocks]:
@@ -171,18 +165,9 @@ def white_in_bands() -> NDArray[np.float64]:
 @cache
 def _power() -> NDArray[np.float64]:
     """Power of every octave that every band passes, (`MIXED_BANDS`, `BANDS`)."""
-    size = 512
-    frequency = np.fft.fftfreq(size)
-    below = np.ones((size, size))
-    passed = []
-    for side in WINDOWS:
-        offset = np.arange(side) - side // 2
-        box = np.cos(2 * np.pi * np.outer(offset, frequency)).mean(axis=0) ** 2
-        smooth = below * np.outer(box, box)
-        passed.append((below - smooth) ** 2)
-        below = smooth
-    passed.append(below**2)
-    return _by_octave(np.array(passed))
+    point: NDArray[Any] = np.zeros((4 * REACH, 4 * REACH))
+    point[2 * REACH, 2 * REACH] = 1.0
+    return _by_octave(np.array(split(point)), 512)
 
 
 def octaves_in_filters(filters: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -191,13 +176,14 @@ def octaves_in_filters(filters: NDArray[np.float64]) -> NDArray[np.float64]:
     Shape (N, `BANDS`), rows that add up to 1.
     """
     # With an odd number no frequency lies just between two octaves.
-    power = _by_octave(np.abs(np.fft.fft2(filters, s=(127, 127))) ** 2)
+    power = _by_octave(filters, 127)
     return np.asarray(power / power.sum(axis=1, keepdims=True))
 
 
-def _by_octave(power: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sum powers (N, size, size) at the frequencies of `numpy.fft.fft2` by octave, (N, `BANDS`)."""
-    frequency = np.abs(np.fft.fftfreq(power.shape[-1]))
+def _by_octave(filters: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+    """Power of filters (N, n, n) in every octave, (N, `BANDS`), at ``size`` frequencies a side."""
+    power = np.abs(np.fft.fft2(filters, s=(size, size))) ** 2
+    frequency = np.abs(np.fft.fftfreq(size))
     highest = np.maximum(frequency[:, None], frequency)
     # 0.5 down to above 0.25 is the finest; the coarsest stands for all below it.
     octave = np.minimum(np.floor(-np.log2(np.maximum(2 * highest, 1e-9))).astype(int), BANDS - 1)

@@ -72,9 +72,9 @@ def estimate_noise(
     if not bands:  # the frames are smaller than a block
         nothing = NoiseLaw.white(0.0, frames=len(stack), colour=stack.is_colour)
         return replace(nothing, errors=np.ones_like(nothing.levels), estimated=True)
-    rows = _by_brightness(bands[0], sample)
+    rows = _by_brightness(sample)
     shape = _fit_model(rows)
-    curve = shape.sigma_at if shape.gain > 0 else _curve(rows, bands[0], sample)
+    curve = shape.sigma_at if shape.gain > 0 else _curve(rows, sample)
     profile, errors = _profile(bands, curve, 3 if stack.is_colour else 1, jpeg=blocks > 0)
     levels, frame_errors = _by_frame(sample, curve, profile)
     # The level of a channel's values in a typical frame, where the curve is 1.
@@ -94,13 +94,13 @@ def noise_level(picture: NDArray[np.float32]) -> float:
     return estimate_noise(Stack.from_arrays([picture], white=255.0)).overall
 
 
-def _by_brightness(finest: Candidates, sample: Sample) -> Array:
+def _by_brightness(sample: Sample) -> Array:
     """Find the variance at every brightness: rows of grey level, variance, and relative error.
 
     The error grows with the detail of single frames: detail that fills a picture is in all blocks
     of a combination of few frames, as noise is.
     """
-    rows = finest.by_brightness(_BRIGHTNESS_STEP)
+    rows = sample.combined[0].by_brightness(_BRIGHTNESS_STEP)
     reach = _MARGIN * np.sqrt(rows[:, 1]) * np.median(sample.rough)
     rows = rows[(rows[:, 1] > 0) & (rows[:, 0] > reach) & (rows[:, 0] < 255.0 - reach)]
     alone = Candidates.together([frame[0] for frame in sample.alone])
@@ -111,12 +111,13 @@ def _by_brightness(finest: Candidates, sample: Sample) -> Array:
     return rows[:, :3]
 
 
-def _curve(rows: Array, finest: Candidates, sample: Sample) -> Curve:
+def _curve(rows: Array, sample: Sample) -> Curve:
     """Smooth the variances by brightness; the mean square of the curve over the picture is 1.
 
     Tone curves make noise rise and fall with brightness. Without evidence the variance at a
     brightness is that of all.
     """
+    finest = sample.combined[0]
     least = finest.floor().variance
     if not len(rows) or not least:
         return np.ones_like
@@ -139,7 +140,16 @@ def _profile(
     # Chrominance has less detail and so predicts luminance. A JPEG removes all but its coarse
     # bands: these are then predicted by luminance.
     for plane in range(planes) if jpeg else reversed(range(planes)):
-        floors = [_floor(band, k, plane, curve, jpeg=jpeg) for k, band in enumerate(bands)]
+        floors = []
+        for number, band in enumerate(bands):
+            # Where rounding may have removed the noise of some blocks, more of them are measured.
+            # That is in fine chrominance, and after a JPEG in all chrominance and in the finest
+            # luminance, unless luminance has much detail, which more blocks would contain.
+            if plane:
+                rounded = jpeg or number < 2
+            else:
+                rounded = jpeg and number == 0 and band.floor(0, curve).doubt < _LITTLE_DOUBT
+            floors.append(band.floor(plane, curve, _FIRST_ROUNDED if rounded else FIRST))
         slopes = coarse = None
         if jpeg and plane:
             coarse = logs[0]
@@ -147,19 +157,6 @@ def _profile(
             slopes = np.diff(logs[1:].mean(axis=0), prepend=0.0)
         logs[plane], errors[plane] = _smooth(floors, slopes, coarse, jpeg=jpeg)
     return np.exp(logs), errors
-
-
-def _floor(band: Candidates, number: int, plane: int, curve: Curve, *, jpeg: bool) -> Floor:
-    """Measure a band; in more blocks where rounding may have removed the noise of some.
-
-    That is in fine chrominance, and after a JPEG in all chrominance and in the finest luminance,
-    unless luminance has much detail, which more blocks would contain.
-    """
-    if plane:
-        rounded = jpeg or number < 2
-    else:
-        rounded = jpeg and number == 0 and band.floor(0, curve).doubt < _LITTLE_DOUBT
-    return band.floor(plane, curve, _FIRST_ROUNDED if rounded else FIRST)
 
 
 def _smooth(

@@ -9,14 +9,12 @@ around it, and has a shape that no lens makes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import partial
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cofuse.errors import CofuseError
 from cofuse.images import Levels, Pixels, Stack
 from cofuse.progress import Progress, ProgressCallback, silent
 
@@ -50,33 +48,12 @@ _STRIPS, _STRIP = 12, 16
 Places = NDArray[np.intp]
 
 
-@dataclass(frozen=True)
-class HotPixels:
-    """Stuck pixels of a sensor, hot or dead, one entry a value of a frame."""
-
-    rows: Places
-    columns: Places
-    #: 0 in grey frames.
-    channels: Places
-    #: Shape of the frames they were found in.
-    shape: tuple[int, ...]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def mask(self) -> NDArray[np.bool_]:
-        """Whether every pixel is stuck in any channel, shape (H, W)."""
-        mask = np.zeros(self.shape[:2], np.bool_)
-        mask[self.rows, self.columns] = True
-        return mask
-
-
-def find_hot_pixels(stack: Stack, *, progress: ProgressCallback = silent) -> HotPixels:
-    """Find the pixels that stand out from their neighbours in nearly every frame.
+def find_hot_pixels(stack: Stack, *, progress: ProgressCallback = silent) -> Places:
+    """Find the pixels that stand out from their neighbours in nearly every frame, hot or dead.
 
     The frames must be as the sensor took them: not aligned, turned or made smaller. In one or two
     frames nothing is found. Frames are read in turn until no pixel is left that could be stuck.
+    Returns row, column and channel (0 in grey frames) of every stuck value, shape (N, 3).
     """
     count = len(stack)
     needed = math.ceil(_ALWAYS * count)
@@ -102,8 +79,7 @@ def find_hot_pixels(stack: Stack, *, progress: ProgressCallback = silent) -> Hot
         offsets = _belonging(excess, np.stack([window for k, window in own if k > first]))
         stuck.append(np.pad(offsets, ((0, 0), (0, 1))) + np.unravel_index(place, volume))
     every = np.unique(np.concatenate(stuck), axis=0)
-    rows, columns, channels = every[((every >= 0) & (every < volume)).all(axis=1)].T
-    return HotPixels(rows, columns, channels, stack.shape)
+    return every[((every >= 0) & (every < volume)).all(axis=1)]
 
 
 def _belonging(excess: Levels, windows: Levels) -> Places:
@@ -209,40 +185,33 @@ def noise_of(stack: Stack, planes: Pixels) -> Levels:
 def _texture(size: Pixels, at: tuple[Places, ...]) -> Levels:
     """Mean excess of the 9 x 9 pixels around places, without the inner 3 x 3, times `_TEXTURE`."""
     total, count = np.zeros((2, len(at[0])), np.float32)
-    border = cv2.BORDER_CONSTANT
+    inside, border = np.ones(size.shape[:2], np.float32), cv2.BORDER_CONSTANT
     for side, sign in ((9, 1), (3, -1)):
         sums = cv2.boxFilter(size, cv2.CV_32F, (side, side), normalize=False, borderType=border)
         # At the rim fewer pixels are around; mirrored ones would show a stuck pixel beside itself.
-        rows, columns = (
-            np.minimum(place + side // 2 + 1, length) - np.maximum(place - side // 2, 0)
-            for place, length in zip(at[:2], size.shape[:2], strict=True)
-        )
+        there = cv2.boxFilter(inside, -1, (side, side), normalize=False, borderType=border)
         total += sign * np.asarray(sums).reshape(size.shape)[at]
-        count += sign * rows * columns
+        count += sign * np.asarray(there)[at[:2]]
     return np.asarray(total * (_TEXTURE / np.maximum(count, 1)))
 
 
-def without_hot_pixels(stack: Stack, found: HotPixels) -> Stack:
+def without_hot_pixels(stack: Stack, found: Places) -> Stack:
     """Replace stuck pixels by the median of their good neighbours whenever a frame is read.
 
     The neighbours are those of the same channel within 5 x 5 pixels. All other pixels stay as they
     are.
     """
-    if found.shape != stack.shape:
-        raise CofuseError(
-            f"the stuck pixels are of frames of shape {found.shape} but these are {stack.shape}"
-        )
     if not len(found):
         return stack
     readers = [partial(_mended, stack, number, found) for number in range(len(stack))]
     return stack.made_into(readers)
 
 
-def _mended(stack: Stack, number: int, found: HotPixels) -> Pixels:
+def _mended(stack: Stack, number: int, found: Places) -> Pixels:
     """Read a frame and replace its stuck pixels."""
     frame = stack[number]
     planes = frame.reshape(*frame.shape[:2], -1).copy()
-    stuck = (found.rows, found.columns, found.channels)
+    stuck = tuple(found.T)
     around, inside = _around(stuck, planes.shape, 2)
     near, own = (np.ravel_multi_index(place, planes.shape) for place in (around, stuck))
     use = inside & ~np.isin(near, own)

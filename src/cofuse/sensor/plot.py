@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,15 @@ from cofuse.sensor.law import BANDS, WAVELENGTHS, Array, NoiseLaw, root_mean_squ
 #: sizes here are those of the drawing.
 _FINER = 3
 _SIZE = 4500, 1920
-#: Left, top, right and bottom of the two panels.
-_PANELS = ((288, 396, 2124, 1614), (2538, 396, 4374, 1614))
+#: Left sides of the two panels, their width, top and bottom.
+_LEFTS, _WIDTH, _TOP, _BOTTOM = (288, 2538), 1836, 396, 1614
 _TEXT, _QUIET, _GRID = "#22272e", "#646b75", "#e3e6ea"
-#: Colours that the colour-blind can tell apart as well: of luminance or grey, and of chroma.
-_COLOURS = ("#1f5f99", "#d1622b")
-_MODEL = "#8a919b"
+#: Colours that the colour-blind can tell apart as well.
+_COLOURS = dict.fromkeys(("measured", "luminance", "grey"), "#1f5f99")
+_COLOURS |= {"chroma": "#d1622b", "model": "#8a919b"}
 
-Point = tuple[float, float]
+#: Lines of points (x, y), and points (x, y, standard error), by what they show.
+_Series = dict[str, tuple[list[Any], list[Any]]]
 
 
 def plot_noise(law: NoiseLaw) -> NDArray[np.uint8]:
@@ -34,44 +34,31 @@ def plot_noise(law: NoiseLaw) -> NDArray[np.uint8]:
 
     picture = Image.new("RGB", _SIZE, "white")
     draw = ImageDraw.Draw(picture)
-    panel = _draw_brightness(draw, law)
-    panel.text((panel.box[0], 102), "Noise", 90, anchor="lm")
     words = " · ".join([f"sigma {law.sigma:.2f} of 255", *law.character])
-    panel.text((panel.box[0] + panel.width_of("Noise  ", 90), 108), words, 60, _QUIET, "lm")
-    _draw_frequency(draw, law)
-    return np.asarray(picture.reduce(_FINER))
+    beside = _LEFTS[0] + draw.textlength("Noise  ", font_size=90)
+    draw.text((_LEFTS[0], 102), "Noise", _TEXT, anchor="lm", font_size=90)
+    draw.text((beside, 108), words, _QUIET, anchor="lm", font_size=60)
 
+    series: _Series = {}
+    if len(law.brightness):
+        series["measured"] = [], [(np.clip(x, 0, 255), y, y * e) for x, y, e in law.brightness]
+    series["model"] = [[(x, float(law.model.sigma_at(x))) for x in range(256)]], []
+    ticks = {float(x): f"{x}" for x in (0, 64, 128, 192, 255)}
+    _draw_panel(draw, _LEFTS[0], ("By brightness", "grey level"), ticks, series)
 
-def _draw_brightness(draw: Any, law: NoiseLaw) -> _Panel:
-    """Draw points with their errors, and the model as a line."""
-    levels = np.linspace(0.0, 255.0, 256)
-    line = law.model.sigma_at(levels)
-    where, measured, error = law.brightness.T
-    top = max(line.max(), (measured * (1 + error)).max(initial=0.0))
-    panel = _Panel(draw, _PANELS[0], (0.0, 255.0), top)
-    panel.frame("By brightness", "grey level", {float(x): f"{x:g}" for x in (0, 64, 128, 192, 255)})
-    panel.curve(list(zip(levels, line, strict=True)), _MODEL)
-    for x, y, share in zip(where, measured, error, strict=True):
-        panel.point(float(np.clip(x, 0, 255)), y, y * share, _COLOURS[0])
-    panel.legend([("measured", _COLOURS[0])] * bool(len(where)) + [("model", _MODEL)])
-    return panel
-
-
-def _draw_frequency(draw: Any, law: NoiseLaw) -> None:
-    """Draw steps as wide as the bands, an octave each, with points and errors in their middle."""
     levels, errors = luminance_and_chroma(law)
-    panel = _Panel(draw, _PANELS[1], (-(BANDS + 1), -1.0), float((levels + errors).max()))
-    ticks = {-np.log2(length): f"1/{length}" for length in WAVELENGTHS}
-    panel.frame("By frequency", "cycles per pixel; the coarsest band reaches to 0", ticks)
-    for kind in reversed(range(len(levels))):  # luminance on top
-        # Where there are two, their points stand beside each other.
-        offset = (kind - (len(levels) - 1) / 2) * 0.12
-        starts = -np.log2(WAVELENGTHS) - 1.0
-        for start, level, error in zip(starts, levels[kind], errors[kind], strict=True):
-            panel.curve([(start + 0.04, level), (start + 0.96, level)], _COLOURS[kind])
-            panel.point(start + 0.5 + offset, level, error, _COLOURS[kind])
     names = ("luminance", "chroma") if len(levels) == 2 else ("grey",)
-    panel.legend(list(zip(names, _COLOURS, strict=False)))
+    series = {}
+    for kind, (name, own, error) in enumerate(zip(names, levels, errors, strict=True)):
+        # Bands are an octave wide. Where two points are in the middle of one they stand side by
+        # side.
+        starts = -np.log2(WAVELENGTHS) - 1.0
+        middles = starts + 0.5 + (kind - (len(levels) - 1) / 2) * 0.12
+        lines = [[(x + 0.04, y), (x + 0.96, y)] for x, y in zip(starts, own, strict=True)]
+        series[name] = lines, list(zip(middles, own, error, strict=True))
+    ticks = {-BANDS - 1.0: "0"} | {-np.log2(length): f"1/{length}" for length in WAVELENGTHS}
+    _draw_panel(draw, _LEFTS[1], ("By frequency", "cycles per pixel"), ticks, series)
+    return np.asarray(picture.reduce(_FINER))
 
 
 def luminance_and_chroma(law: NoiseLaw) -> tuple[Array, Array]:
@@ -88,70 +75,49 @@ def luminance_and_chroma(law: NoiseLaw) -> tuple[Array, Array]:
     return np.stack([levels[0], chroma]), np.stack([errors[0] * levels[0], spread])
 
 
-@cache
-def _font(size: int) -> Any:
-    from PIL import ImageFont
+def _draw_panel(
+    draw: Any, left: int, titles: tuple[str, str], ticks: dict[float, str], series: _Series
+) -> None:
+    """Draw series, the first on top, from 0 up and from the first to the last tick."""
+    highest = [y for lines, _ in series.values() for line in lines for _, y in line]
+    highest += [y + error for _, points in series.values() for _, y, error in points]
+    least = max(*highest, 0.1) / 5
+    steps = np.array([1, 2, 4, 5, 10]) * 10.0 ** np.floor(np.log10(least))
+    step = float(steps[steps >= least * 0.999][0])
+    # The grid ends above all that is drawn.
+    top = np.ceil(1.04 * 5 * least / step) * step
+    right = left + _WIDTH
+    start, end = min(ticks), max(ticks)
 
-    return ImageFont.load_default(size)
+    def at(x: float, y: float) -> tuple[float, float]:
+        across = (x - start) / (end - start)
+        return left + across * _WIDTH, _BOTTOM - y / top * (_BOTTOM - _TOP)
 
+    digits = max(0, -int(np.floor(np.log10(step))))
+    for y in np.arange(round(top / step) + 1) * step:
+        line = at(start, y), at(end, y)
+        draw.line(line, _GRID if y else _QUIET, 4)
+        draw.text((left - 36, line[0][1]), f"{y:.{digits}f}", _QUIET, anchor="rm", font_size=54)
+    for x, text in ticks.items():
+        place, _ = at(x, 0.0)
+        draw.line([(place, _BOTTOM), (place, _BOTTOM + 21)], _QUIET, 4)
+        draw.text((place, _BOTTOM + 66), text, _QUIET, anchor="mm", font_size=54)
+    draw.text((left, _TOP - 138), titles[0], _TEXT, anchor="lm", font_size=69)
+    unit = "standard deviation, grey levels"
+    draw.text((left, _TOP - 54), unit, _QUIET, anchor="lm", font_size=51)
+    middle = (left + right) / 2, _BOTTOM + 174
+    draw.text(middle, titles[1], _QUIET, anchor="mm", font_size=57)
 
-class _Panel:
-    """A panel of the plot: values along its sides, from ``span[0]`` and from 0."""
-
-    def __init__(self, draw: Any, box: tuple[int, int, int, int], span: Point, top: float) -> None:
-        self.draw, self.box, self.span = draw, box, span
-        least = max(top, 0.1) / 5
-        steps = np.array([1, 2, 4, 5, 10]) * 10.0 ** np.floor(np.log10(least))
-        self.step = float(steps[steps >= least * 0.999][0])
-        # The grid ends above all that is drawn.
-        self.top = np.ceil(1.04 * max(top, 0.1) / self.step) * self.step
-
-    def width_of(self, text: str, size: int) -> float:
-        return float(self.draw.textlength(text, _font(size)))
-
-    def text(self, at: Point, text: str, size: int, fill: str = _TEXT, anchor: str = "mm") -> None:
-        self.draw.text(at, text, fill=fill, font=_font(size), anchor=anchor)
-
-    def at(self, x: float, y: float) -> Point:
-        """Place of a value."""
-        left, top, right, bottom = self.box
-        share = (x - self.span[0]) / (self.span[1] - self.span[0])
-        return left + share * (right - left), bottom - y / self.top * (bottom - top)
-
-    def frame(self, title: str, label: str, ticks: dict[float, str]) -> None:
-        """Draw grid, axes and what they stand for."""
-        left, top, right, bottom = self.box
-        digits = max(0, -int(np.floor(np.log10(self.step))))
-        for number in range(round(self.top / self.step) + 1):
-            _, y = self.at(0.0, number * self.step)
-            self.draw.line([(left, y), (right, y)], _GRID if number else _QUIET, 4)
-            self.text((left - 36, y), f"{number * self.step:.{digits}f}", 54, _QUIET, "rm")
-        for x, text in ticks.items():
-            place, _ = self.at(x, 0.0)
-            self.draw.line([(place, bottom), (place, bottom + 21)], _QUIET, 4)
-            self.text((place, bottom + 66), text, 54, _QUIET)
-        self.text((left, top - 138), title, 69, anchor="lm")
-        self.text((left, top - 54), "standard deviation, grey levels", 51, _QUIET, "lm")
-        self.text(((left + right) / 2, bottom + 174), label, 57, _QUIET)
-
-    def legend(self, entries: list[tuple[str, str]]) -> None:
-        """Name the colours, above the panel at its right."""
-        x, y = float(self.box[2]), self.box[1] - 132
-        for name, colour in reversed(entries):
-            x -= self.width_of(name, 57)
-            self.text((x, y), name, 57, anchor="lm")
-            self.draw.circle((x - 42, y), 18, colour)
-            x -= 138
-
-    def curve(self, points: list[Point], fill: str) -> None:
-        """Draw a line through values."""
-        self.draw.line([self.at(*point) for point in points], fill, 9, joint="curve")
-
-    def point(self, x: float, y: float, error: float, fill: str) -> None:
-        """Draw a disc with a bar from one standard error below it to one above."""
-        if error > 0:
-            low, high = self.at(x, max(y - error, 0.0)), self.at(x, y + error)
-            self.draw.line([low, high], fill, 6)
-            for px, py in (low, high):
-                self.draw.line([(px - 18, py), (px + 18, py)], fill, 6)
-        self.draw.circle(self.at(x, y), 18, fill)
+    for name, (lines, points) in reversed(series.items()):
+        colour = _COLOURS[name]
+        for line in lines:
+            draw.line([at(*point) for point in line], colour, 9, joint="curve")
+        for x, y, error in points:
+            low, high = at(x, max(y - error, 0.0)), at(x, y + error)
+            draw.line([low, high], colour, 6)
+            draw.circle(at(x, y), 18, colour)
+        # Names stand above the panel, at its right.
+        right -= draw.textlength(name, font_size=57)
+        draw.text((right, _TOP - 132), name, _TEXT, anchor="lm", font_size=57)
+        draw.circle((right - 42, _TOP - 132), 18, colour)
+        right -= 138

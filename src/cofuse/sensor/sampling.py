@@ -170,7 +170,8 @@ def sample_stack(stack: Stack, progress: ProgressCallback) -> Sample:
             combined[band].append(Candidates.of(frames, rough[-len(recent) :]))
 
     for index in range(len(stack)):
-        windows = bands.read_windows(stack, index, places)
+        read = stack.part_reader(index)
+        windows = np.stack([read(*place) for place in places])
         number = seen.setdefault(sha256(windows.tobytes()).digest(), len(rough))
         same.append(number)
         # The difference of a frame and its copy has no noise.
