@@ -193,9 +193,9 @@ def test_every_frame_knows_its_file_whatever_pages_the_others_have(place, small)
     tifffile.imwrite("b.tif", np.stack(frames[1:4]), photometric="minisblack")
     write_image("c.tif", frames[4])
     found = read_frames(("a.tif", "b.tif", "c.tif"), Reading())
-    assert [file.name[0] for file in found.sources] == list("abbbc")
+    assert [picture.path.name[0] for picture in found.pictures] == list("abbbc")
     found = read_frames(("b.tif", "a.tif", "c.tif"), Reading(frames="3-5"))
-    assert [file.name[0] for file in found.sources] == list("bac")
+    assert [picture.path.name[0] for picture in found.pictures] == list("bac")
     for k, n in enumerate((3, 0, 4)):
         assert np.array_equal(found.stack[k], frames[n])
 

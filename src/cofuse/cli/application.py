@@ -184,8 +184,8 @@ def check_empty(folder: Path, *, overwrite: bool) -> None:
 
     It is not made here, but with the files, by a `Transaction`.
     """
+    from cofuse.files import check_folder
     from cofuse.files.transaction import clear_leftovers
-    from cofuse.jobs.outputs import check_folder
 
     for place in (folder, folder.parent):
         clear_leftovers(place)

@@ -17,7 +17,7 @@ import numpy as np
 
 from cofuse.errors import CofuseError
 from cofuse.files.decoding import Picture, RawMode, check_size, explained, several_note
-from cofuse.files.jpeg import jpeg_metadata
+from cofuse.files.formats import jpeg_metadata
 from cofuse.files.metadata import Metadata, tiff_metadata
 from cofuse.images import Pixels
 
@@ -47,7 +47,7 @@ def inspect_raw(path: Path, *, balance: list[float] | None, mode: RawMode) -> Pi
             )
         return pixels[..., 0].copy() if pixels.shape[2:] == (1,) else pixels
 
-    return Picture(str(path), width, height, colour, np.dtype(np.uint16), load)
+    return Picture(path, width, height, colour, np.dtype(np.uint16), load)
 
 
 def raw_metadata(path: Path, mode: RawMode) -> Metadata:
@@ -107,7 +107,7 @@ def inspect_heif(path: Path) -> Picture:
 
     dtype = np.dtype(np.uint16 if bits else np.uint8)
     note, alpha = several_note(count, which="primary one"), mode.endswith("A")
-    return Picture(str(path), width, height, channels > 2, dtype, load, alpha, note)
+    return Picture(path, width, height, channels > 2, dtype, load, alpha, note)
 
 
 def heif_metadata(path: Path) -> Metadata:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from cofuse.arguments import check, check_path
 from cofuse.errors import CofuseError
-from cofuse.files import camera, formats, jpeg
+from cofuse.files import camera, formats
 from cofuse.files.decoding import OnDamage, Picture, RawMode, explained
 from cofuse.files.metadata import Metadata, checked, tiff_metadata
 from cofuse.files.sources import PathLike, format_of, picture_files
@@ -45,27 +45,14 @@ def read_image(
         in which all codes are valid cannot be noticed.
     """
     check_path("path", path)
-    pictures = _inspect([Path(path)], all_pages=False, raw_mode=raw_mode, on_damage=on_damage)
+    pictures = inspect([Path(path)], all_pages=False, raw_mode=raw_mode, on_damage=on_damage)
     _warn_of_what_is_left_out(pictures)
     return pictures[0].decode()
 
 
-def inspect_file(path: PathLike) -> list[Picture]:
-    """Read the headers of all pictures in one file, without decoding."""
-    return _inspect([Path(path)])
-
-
 def read_alpha(path: PathLike) -> Pixels | None:
     """Read alpha: shape (H, W), from 0 to white; None if the picture is opaque."""
-    return _inspect([Path(path)], all_pages=False)[0].decode_alpha()
-
-
-def read_alphas(paths: PathLike | Sequence[PathLike]) -> Iterator[Pixels | None]:
-    """Read alpha of one frame after the other, for the same paths that `read_stack` takes.
-
-    Frames whose header declares no transparency are not decoded.
-    """
-    return (picture.decode_alpha() for picture in _inspect(picture_files(paths)))
+    return inspect([Path(path)], all_pages=False)[0].decode_alpha()
 
 
 def read_stack(
@@ -94,10 +81,14 @@ def read_stack(
         See `read_image`. All frames of camera RAW get the white balance of the first, and one
         exposure.
     """
-    files = picture_files(paths)
-    if not files:
-        raise CofuseError("no pictures were given; expected at least one file or folder")
-    pictures = _inspect(files, raw_mode=raw_mode, on_damage=on_damage)
+    pictures = inspect(picture_files(paths), raw_mode=raw_mode, on_damage=on_damage)
+    return stack_of(pictures, white=white)
+
+
+def stack_of(pictures: Sequence[Picture], *, white: float | None) -> Stack:
+    """Gather pictures whose headers were read, as `read_stack` does."""
+    if not pictures:
+        raise CofuseError("no frames were given; name picture files, a folder or a TIFF")
     _check_agreement(pictures)
     _warn_of_what_is_left_out(pictures)
     first = pictures[0]
@@ -106,7 +97,7 @@ def read_stack(
     short = [Path(label).name for label in labels]
     names = short if len(set(short)) == len(short) else labels
     if white is None and first.dtype.kind == "u":
-        white = stated_white(pictures, files[0])
+        white = stated_white(pictures)
     kind = first.shape, first.dtype
     readers = [picture.decode for picture in pictures]
     return Stack(readers, white=white, names=names, concurrent=True, kind=kind).read_once()
@@ -126,8 +117,9 @@ def read_metadata(path: PathLike, *, raw_mode: RawMode = "display") -> Metadata:
         return checked(found, path)
 
 
-def stated_white(pictures: Sequence[Picture], file: Path) -> float | None:
+def stated_white(pictures: Sequence[Picture]) -> float | None:
     """Return the value of white that the first file, or the headers of all frames, state."""
+    file = pictures[0].path
     kind, deep = format_of(file), pictures[0].dtype == np.uint16
     if deep and kind in ("raw", "heif"):
         return white_of_type(np.uint16)  # they are developed to it
@@ -140,7 +132,7 @@ def stated_white(pictures: Sequence[Picture], file: Path) -> float | None:
     return white_of_type(np.uint16) if deep and known.icc is not None else None
 
 
-def _check_agreement(pictures: list[Picture]) -> None:
+def _check_agreement(pictures: Sequence[Picture]) -> None:
     """Refuse frames of different shape or dtype; the error names one that differs from most."""
     kinds = [(picture.shape, picture.dtype) for picture in pictures]
     usual = Counter(kinds).most_common(1)[0][0]  # of equally many the first
@@ -153,7 +145,7 @@ def _check_agreement(pictures: list[Picture]) -> None:
             )
 
 
-def _warn_of_what_is_left_out(pictures: list[Picture]) -> None:
+def _warn_of_what_is_left_out(pictures: Sequence[Picture]) -> None:
     """Warn of what in the files is not read; once for all frames alike."""
     for words, count in Counter(picture.left_out for picture in pictures).items():
         if words:
@@ -162,14 +154,14 @@ def _warn_of_what_is_left_out(pictures: list[Picture]) -> None:
             warnings.warn(f"{label} {words}{others}", stacklevel=3)
 
 
-def _inspect(
+def inspect(
     files: Sequence[Path],
     *,
     all_pages: bool = True,
     raw_mode: RawMode = "display",
     on_damage: OnDamage = "refuse",
 ) -> list[Picture]:
-    """Find the formats by the first bytes and read the headers of the first or all pages."""
+    """Read the headers of all pictures in files, or only of the first in each, without decoding."""
     check("raw_mode", raw_mode, "'display' or 'linear'", get_args(RawMode).__contains__)
     check("on_damage", on_damage, "'refuse' or 'warn'", get_args(OnDamage).__contains__)
     # The cheap look at all of them first: headers can be far apart on a disk.
@@ -182,7 +174,7 @@ def _inspect(
             if kind == "tiff":
                 pictures += inspect_tiff(file, all_pages=all_pages)
             elif kind == "jpeg":
-                pictures.append(jpeg.inspect_jpeg(file, on_damage=on_damage))
+                pictures.append(formats.inspect_jpeg(file, on_damage=on_damage))
             elif kind == "raw":
                 pictures.append(camera.inspect_raw(file, balance=balance, mode=raw_mode))
             else:
@@ -198,7 +190,7 @@ _INSPECT = {
 }
 _METADATA: dict[str, Callable[[Path], Metadata]] = {
     "tiff": tiff_metadata,
-    "jpeg": jpeg.jpeg_metadata,
+    "jpeg": formats.jpeg_metadata,
     "png": formats.png_metadata,
     "webp": formats.webp_metadata,
     "bmp": formats.bmp_metadata,

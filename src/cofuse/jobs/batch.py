@@ -18,14 +18,13 @@ from typing import Any, Literal
 from cofuse import __version__
 from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
-from cofuse.files import plain, read_stack, write_json
-from cofuse.files.locks import is_of_this_machine, locked, who
-from cofuse.files.transaction import check_destination, clear_leftovers
-from cofuse.jobs.frames import frames_in_words
+from cofuse.files import check_destination, check_folder, plain, read_stack, write_json
+from cofuse.files.locks import locked
+from cofuse.files.transaction import clear_leftovers, is_of_this_machine, who
+from cofuse.jobs.frames import frames_in_words, noise_in_words
 from cofuse.jobs.grouping import Group
 from cofuse.jobs.options import Maps, Request, check_options, read_saved
-from cofuse.jobs.outputs import check_folder, preview_path
-from cofuse.jobs.report import noise_in_words
+from cofuse.jobs.outputs import preview_path
 from cofuse.jobs.run import Job
 from cofuse.progress import ProgressCallback, silent
 

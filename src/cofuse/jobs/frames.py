@@ -9,16 +9,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cofuse.alignment import Alignment, align_stack, aligned, alignment_from_json
 from cofuse.alignment.warping import check_fits
 from cofuse.errors import CofuseError
-from cofuse.files import Metadata, picture_files, read_alphas, read_metadata, read_stack
-from cofuse.files.sources import format_of
-from cofuse.files.tiff import inspect_tiff
+from cofuse.files import Metadata, picture_files, read_metadata
+from cofuse.files.decoding import Picture
+from cofuse.files.reading import inspect, stack_of
 from cofuse.images import Stack
 from cofuse.images.pixels import white_of_type
 from cofuse.jobs.options import Aligning, Reading, parse_range, read_saved
@@ -34,12 +34,11 @@ class Frames:
     """The frames taken, and where they are from."""
 
     stack: Stack
-    #: All files that were named, and their size and time of change before any was read.
-    files: tuple[Path, ...]
-    versions: tuple[tuple[int, int] | None, ...]
-    #: Index of every frame taken among all frames of the files, and the file it lies in.
+    #: All files that were named, with their size and time of change before any was read.
+    files: dict[Path, tuple[int, int] | None]
+    #: Index of every frame taken among all frames of the files, and what its header says.
     taken: tuple[int, ...]
-    sources: tuple[Path, ...]
+    pictures: tuple[Picture, ...]
     reading: Reading
     #: The alignment that was saved by an earlier run, if one was given, and the reference frame.
     saved: Alignment | None
@@ -52,11 +51,11 @@ class Frames:
 
     def metadata_of(self, index: int) -> Metadata:
         """Read the metadata of a frame."""
-        return read_metadata(self.sources[index], raw_mode=self.reading.raw)
+        return read_metadata(self.pictures[index].path, raw_mode=self.reading.raw)
 
     def check_unchanged(self) -> None:
         """Refuse frames that were exchanged since: parts of a picture may be of either."""
-        for file, before in zip(self.files, self.versions, strict=True):
+        for file, before in self.files.items():
             # What is gone was read before, or that was an error then.
             if _version(file) not in (before, None):
                 raise CofuseError(f"{file} changed while it was read; run again when it is whole")
@@ -73,30 +72,16 @@ def read_frames(
     inputs: Sequence[str], reading: Reading, aligning: Aligning | None = None
 ) -> Frames:
     """Find the frames, and read the transforms that were saved for them; none is decoded yet."""
-    files = tuple(picture_files(inputs))
-    if not files:
-        raise CofuseError("no frames were given; name picture files, a folder or a TIFF")
-    versions = tuple(map(_version, files))
-    stack = read_stack(
-        files, white=reading.white, raw_mode=reading.raw, on_damage=reading.on_damage
-    )
-    sources = _file_of_every_frame(files, len(stack))
-    taken = tuple(range(len(stack)))
+    files = picture_files(inputs)
+    versions = {file: _version(file) for file in files}
+    pictures = inspect(files, raw_mode=reading.raw, on_damage=reading.on_damage)
+    stack, taken = stack_of(pictures, white=reading.white), tuple(range(len(pictures)))
     if reading.frames is not None:
         taken = parse_range(reading.frames, len(stack))
         stack = stack.only(taken)
     saved, reference = _reference(stack, aligning or Aligning())
-    own = tuple(sources[index] for index in taken)
-    return Frames(stack, files, versions, taken, own, reading, saved, reference)
-
-
-def _file_of_every_frame(files: Sequence[Path], count: int) -> list[Path]:
-    """Repeat every file as often as it has frames."""
-    if len(files) in (1, count):
-        return [*files] * (count // len(files))
-    # Of all formats only TIFF holds several frames.
-    pages = (len(inspect_tiff(f, all_pages=True)) if format_of(f) == "tiff" else 1 for f in files)
-    return [file for file, n in zip(files, pages, strict=True) for _ in range(n)]
+    own = tuple(pictures[index] for index in taken)
+    return Frames(stack, versions, taken, own, reading, saved, reference)
 
 
 def stack_in_words(stack: Stack) -> str:
@@ -108,6 +93,26 @@ def stack_in_words(stack: Stack) -> str:
 def frames_in_words(count: int) -> str:
     """Say a number of frames."""
     return f"{count} frame{'s' * (count != 1)}"
+
+
+def noise_in_words(sigma: float, counts: float, *, estimated: bool = False) -> str:
+    """Say the noise level in 8-bit grey levels, and in the files' own units where they differ."""
+    notes = [f"{counts:.3g} counts"] * (counts != sigma) + ["estimated"] * estimated
+    return f"sigma {sigma:.1f}" + (f" ({', '.join(notes)})" if notes else "")
+
+
+def frame_facts(stack: Stack) -> dict[str, Any]:
+    """Describe frames for reports."""
+    return {
+        "count": len(stack),
+        "names": stack.names,
+        "width": stack.width,
+        "height": stack.height,
+        "colour": stack.is_colour,
+        "dtype": stack.dtype.name,
+        "white": stack.white,
+        "white_found": stack.white_is_found,
+    }
 
 
 def _reference(stack: Stack, aligning: Aligning) -> tuple[Alignment | None, int]:
@@ -189,9 +194,8 @@ def alpha_of(frames: Frames, alignment: Alignment | None, *, crop: bool) -> Stac
     The white of the result is what is opaque: that of the frames, or the largest value of their
     type where alpha goes beyond that, as in files of programs that know nothing of 12 bits in 16.
     """
-    planes = list(read_alphas(frames.files))
-    taken = [planes[index] for index in frames.taken]
-    most = max((float(plane.max()) for plane in taken if plane is not None), default=None)
+    planes = [picture.decode_alpha() for picture in frames.pictures]
+    most = max((float(plane.max()) for plane in planes if plane is not None), default=None)
     if most is None:
         return None
     stack = frames.stack
@@ -200,7 +204,7 @@ def alpha_of(frames: Frames, alignment: Alignment | None, *, crop: bool) -> Stac
     whole = np.broadcast_to(np.asarray(opaque, stack.dtype), (stack.height, stack.width))
     readers = [
         partial(np.asarray, whole if plane is None else plane.astype(stack.dtype, copy=False))
-        for plane in taken
+        for plane in planes
     ]
     alphas = Stack(readers, white=opaque, names=stack.names)
     if alignment is None:
@@ -208,3 +212,18 @@ def alpha_of(frames: Frames, alignment: Alignment | None, *, crop: bool) -> Stac
     # There is nothing in alphas by which they could be bent.
     unchanged = replace(alignment, gains=tuple((1.0,) for _ in alignment.gains), parallax=False)
     return aligned(alphas, unchanged, crop=crop)
+
+
+def alignment_facts(alignment: Alignment) -> dict[str, object]:
+    """Describe an alignment for reports."""
+    return {
+        "transform": alignment.model,
+        "reference": alignment.names[alignment.reference],
+        "already_aligned": alignment.already_aligned,
+        "parallax": alignment.parallax,
+        "largest_displacement": alignment.largest_displacement(),
+        "left_out": {alignment.names[k]: reason for k, reason in alignment.left_out.items()},
+        "matrices": [None if t is None else t.matrix.tolist() for t in alignment.transforms],
+        "brightness": alignment.brightness,
+        "gains": [list(gains) for gains in alignment.gains],
+    }

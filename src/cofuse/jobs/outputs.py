@@ -1,10 +1,11 @@
-"""What a job writes: a table of files, checked before the work and written after it."""
+"""What a job writes: its files, checked before the work and written after it; and its report."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,17 +13,64 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cofuse.alignment import alignment_to_json
+from cofuse import __version__
+from cofuse.alignment import Alignment, alignment_to_json
 from cofuse.depth import Depth, depth_picture, depth_preview, ply_chunks
 from cofuse.errors import CofuseError
-from cofuse.files import Metadata, check_destination, check_output, write_image, written_whole
+from cofuse.files import (
+    Metadata,
+    check_destination,
+    check_folder,
+    check_output,
+    plain,
+    write_image,
+    written_whole,
+)
 from cofuse.files.transaction import Transaction
 from cofuse.files.writing import BitDepth, index_dtype, index_picture
-from cofuse.images import Pixels, Stack
-from cofuse.jobs.frames import Frames, Prepared, alpha_of
+from cofuse.fusion import FusionSettings
+from cofuse.images import Fusion, Pixels, Stack
+from cofuse.jobs.frames import (
+    Frames,
+    Prepared,
+    alignment_facts,
+    alpha_of,
+    frame_facts,
+    noise_in_words,
+    stack_in_words,
+)
 from cofuse.jobs.options import Maps, Request
-from cofuse.jobs.report import Outcome
 from cofuse.progress import Progress, ProgressCallback
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a job did."""
+
+    fusion: Fusion
+    stack: Stack
+    alignment: Alignment | None
+    hot_pixels: int
+    depth: Depth | None
+    report: dict[str, Any] = field(repr=False)
+    request: Request = field(repr=False)
+    frames: Frames = field(repr=False)
+
+    def summary(self) -> str:
+        """Say in one line what was done."""
+        alignment, fusion = self.alignment, self.fusion
+        parts = [stack_in_words(self.stack)]
+        if alignment is not None and not alignment.already_aligned:
+            bent = " and bent to undo parallax" if alignment.parallax else ""
+            parts.append(f"moved by up to {alignment.largest_displacement():.1f} pixels{bent}")
+        if alignment is not None and alignment.brightness < 1:
+            share = f"{100 * alignment.brightness:.0f} %"
+            parts.append(f"darkened to {share} of the reference to keep highlights")
+        if self.hot_pixels:
+            parts.append(f"{self.hot_pixels} hot pixels mended")
+        counts = self.report["sigma_counts"]
+        parts.append(noise_in_words(fusion.sigma, counts, estimated=fusion.sigma_estimated))
+        return ", ".join(parts)
 
 
 class Output(NamedTuple):
@@ -53,14 +101,13 @@ def outputs_of(request: Request, frames: Frames) -> list[Output]:
     """List all files of a job, the picture first and the report last."""
     maps, depth, stack = request.maps, request.writing.depth, frames.stack
     pictures = aligned_paths(request, frames) if request.aligning.align_only else [request.output]
-    source_colours = maps.source_map and preview_path(maps.source_map)
-    depth_colours = maps.depth_map and preview_path(maps.depth_map)
+    index, depth_map = maps.source_map, maps.depth_map
     rows: list[tuple[Path | None, Any, Any]] = [
         (request.aligning.save_transforms, None, lambda made: alignment_to_json(made.alignment)),
-        (maps.source_map, index_dtype(len(stack)), _sources),
-        (source_colours, np.uint8, _source_colours),
-        (maps.depth_map, np.uint16, lambda made: depth_picture(made.depth)),
-        (depth_colours, np.uint8, _depth_colours),
+        (index, index_dtype(len(stack)), _sources),
+        (index and preview_path(index), np.uint8, _source_colours),
+        (depth_map, np.uint16, lambda made: depth_picture(made.depth)),
+        (depth_map and preview_path(depth_map), np.uint8, _depth_colours),
         (maps.confidence_map, np.uint8, _confidence),
         (maps.point_cloud, None, _points),
         (maps.report, None, None),
@@ -71,7 +118,7 @@ def outputs_of(request: Request, frames: Frames) -> list[Output]:
 
 def aligned_paths(request: Request, frames: Frames) -> list[Path]:
     """Name the file of every aligned frame: the frame's own name, as TIFF."""
-    stems = [file.stem for file in frames.sources]
+    stems = [picture.path.stem for picture in frames.pictures]
     if len(set(stems)) < len(stems):  # pages of one file
         stems = [f"{stem}-{k + 1:04d}" for k, stem in enumerate(stems)]
     return [request.output / f"{stem}.tif" for stem in stems]
@@ -111,19 +158,6 @@ def check_outputs(outputs: Sequence[Output], request: Request, frames: Frames) -
             check_destination(path, overwrite=overwrite)
         elif not align_only or path.parent.is_dir():  # a new folder has nothing in their way
             check_output(path, overwrite=overwrite, dtype=dtype, depth=depth)
-
-
-def check_folder(folder: Path) -> None:
-    """Refuse what is no folder, or one that cannot be made; it is made with the files."""
-    if folder.is_dir():
-        return
-    if folder.exists():
-        raise CofuseError(f"{folder} is a file; expected a folder for the results")
-    above = next(path for path in folder.absolute().parents if path.exists())
-    if not above.is_dir():
-        raise CofuseError(f"the folder {folder} cannot be made: {above} is not a folder")
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise CofuseError(f"the folder {folder} cannot be made: no permission to write in {above}")
 
 
 def _check_distinct(outputs: Sequence[Path], request: Request, frames: Frames) -> None:
@@ -193,20 +227,20 @@ def _sources(outcome: Any) -> Pixels:
     return index_picture(outcome.fusion.source_map, len(outcome.stack))
 
 
+def _depth_colours(outcome: Any) -> Pixels:
+    return depth_preview(outcome.depth, unit="um")
+
+
+def _confidence(outcome: Any) -> Pixels:
+    return np.asarray(np.rint(255.0 * outcome.depth.confidence), np.uint8)
+
+
 def _source_colours(outcome: Any) -> Pixels:
     """Colour every pixel by the frame it came from, as if that were its depth."""
     position = outcome.fusion.source_map.astype(np.float32)
     sure = np.broadcast_to(np.float32(1.0), position.shape)
     frames = len(outcome.stack)
     return depth_preview(Depth(position=position, confidence=sure, evidence=sure, frames=frames))
-
-
-def _depth_colours(outcome: Any) -> Pixels:
-    return depth_preview(outcome.depth, unit="um" if outcome.depth.z_step is not None else "")
-
-
-def _confidence(outcome: Any) -> Pixels:
-    return np.asarray(np.rint(255.0 * outcome.depth.confidence), np.uint8)
 
 
 def _points(outcome: Outcome) -> Iterator[bytes]:
@@ -235,3 +269,52 @@ def z_distance(maps: Maps, metadata: Metadata, places: Sequence[int]) -> float |
         return maps.z_step
     steps = np.diff(places)
     return float(size[2] * steps[0]) if (steps == steps[0]).all() else None
+
+
+# --- the report ----------------------------------------------------------------------------------
+
+
+def fusion_report(
+    outcome: Outcome, settings: FusionSettings, seconds: Mapping[str, float]
+) -> dict[str, Any]:
+    """Describe a fusion and how it was made, in values that JSON knows.
+
+    ``seconds`` are the durations of the stages besides those of the fusion.
+    """
+    fusion, stack, request = outcome.fusion, outcome.stack, outcome.request
+    shares = None
+    if fusion.source_map is not None:
+        counts = np.bincount(fusion.source_map.ravel().astype(np.intp), minlength=len(stack))
+        each = zip(stack.names, counts / fusion.source_map.size, strict=True)
+        shares = [{"frame": name, "share": share} for name, share in each]
+    options = {name: value for name, value in vars(request).items() if name != "output"}
+    confidence, alignment = fusion.confidence, outcome.alignment
+    facts = {
+        "cofuse": __version__,
+        "frames": frame_facts(stack),
+        "output": request.output,
+        "device": fusion.device,
+        "sigma": fusion.sigma,
+        "sigma_counts": fusion.sigma * (stack.white / 255.0),
+        "sigma_estimated": fusion.sigma_estimated,
+        "noise": None if fusion.noise is None else fusion.noise.facts(),
+        "clipped": np.mean(fusion.image >= stack.ceiling),
+        "shares": shares,
+        "mean_confidence": None if confidence is None else confidence.mean(dtype=np.float64),
+        "settings": settings,
+        "traces": {
+            stage: {
+                "solver": trace.solver,
+                "iterations": trace.iterations,
+                "converged": trace.converged,
+                "reason": trace.reason,
+                "last": {name: values[-1] for name, values in trace.history.items() if values},
+            }
+            for stage, trace in fusion.trace.items()
+        },
+        "seconds": {**fusion.seconds, **seconds},
+        "options": options,
+        "hot_pixels": outcome.hot_pixels,
+        "alignment": None if alignment is None else alignment_facts(alignment),
+    }
+    return plain(facts)

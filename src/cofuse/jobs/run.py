@@ -33,7 +33,6 @@ from cofuse.jobs.options import (
     check_options,
     noise_of,
 )
-from cofuse.jobs.report import Outcome, fusion_report
 from cofuse.progress import Preview, Progress, ProgressCallback, shortage_told, silent
 from cofuse.sensor import NoiseLaw, estimate_noise
 
@@ -93,7 +92,7 @@ class Job:
         *,
         preview: Preview | None = None,
         on_aligned: Callable[[Stack, Alignment | None], None] | None = None,
-    ) -> Outcome:
+    ) -> outputs.Outcome:
         """Do the work and write the results; ``progress`` and ``preview`` are as in `fuse`.
 
         ``on_aligned`` is called with the frames in their places, before they are fused, and with
@@ -133,7 +132,7 @@ class Job:
                         z_step=outputs.z_distance(request.maps, frames.metadata, places),
                         progress=progress,
                     )
-            outcome = Outcome(
+            outcome = outputs.Outcome(
                 fusion=fusion,
                 stack=found.stack,
                 alignment=alignment,
@@ -151,7 +150,9 @@ class Job:
                     progress(Progress("writing", done, count))
                     output.write(transaction, outcome)
             seconds["total"] = time.perf_counter() - start
-            outcome.report.update(fusion_report(outcome, self.settings, seconds) | self._facts)
+            outcome.report.update(
+                outputs.fusion_report(outcome, self.settings, seconds) | self._facts
+            )
             if request.maps.report is not None:
                 write_json(transaction.place(request.maps.report), outcome.report)
         return outcome
@@ -173,7 +174,7 @@ def fuse_files(
     *,
     progress: ProgressCallback = silent,
     **options: Any,
-) -> Outcome:
+) -> outputs.Outcome:
     """Fuse files of frames into a picture file, as ``cofuse fuse`` does with the same options.
 
     Parameters

@@ -21,7 +21,7 @@ from cofuse.alignment import Alignment, aligned, alignment_from_json, alignment_
 from cofuse.images import Pixels, Stack
 from cofuse.jobs import Reading, Request
 from cofuse.jobs.frames import mend_hot_pixels, read_frames
-from cofuse.jobs.report import Outcome
+from cofuse.jobs.outputs import Outcome
 from cofuse.jobs.run import Job
 from cofuse.progress import Progress, silent
 from cofuse.sensor import NoiseLaw, estimate_noise
