@@ -44,7 +44,7 @@ def noise(
         Write the law of the noise to this file, as JSON: with --noise of cofuse fuse, batch and
         compare it is used again, also for other frames of the same camera and sensitivity.
     plot
-        Write a plot of it, against brightness and against frequency, to this file, .png.
+        Write a plot of it, against brightness and against frequency, to this picture file.
     reading, aligning
         Options in groups. Frames are aligned first, because they are compared.
     """

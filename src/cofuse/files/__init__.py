@@ -6,7 +6,7 @@ from cofuse.files.sources import picture_files
 from cofuse.files.writing import (
     check_destination,
     check_folder,
-    check_output,
+    check_format,
     plain,
     write_image,
     write_json,
@@ -17,7 +17,7 @@ __all__ = [
     "Metadata",
     "check_destination",
     "check_folder",
-    "check_output",
+    "check_format",
     "picture_files",
     "plain",
     "read_alpha",

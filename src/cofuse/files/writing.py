@@ -74,9 +74,8 @@ def write_image(
         Whether an existing file may be replaced.
     """
     image = np.asarray(image)
-    path = check_output(
-        path, overwrite=overwrite, dtype=image.dtype, depth=depth, alpha=alpha is not None
-    )
+    check_format(path, dtype=image.dtype, depth=depth, alpha=alpha is not None)
+    path = Path(path)
     if image.ndim not in (2, 3) or image.shape[2:] not in ((), (3,)) or image.size == 0:
         raise CofuseError(
             f"{path} cannot be written from an array of shape {image.shape}; expected "
@@ -107,19 +106,17 @@ def write_image(
     return path
 
 
-def check_output(
+def check_format(
     path: PathLike,
     *,
-    overwrite: bool,
     dtype: DTypeLike | None = None,
     depth: BitDepth | None = None,
     alpha: bool = False,
-) -> Path:
-    """Check, without writing, that a picture can be written to ``path``.
+) -> None:
+    """Refuse a name of no picture format, or of one that does not hold what is to be written.
 
     ``dtype`` is that of the picture if it is known, ``depth`` what it is to be converted to, and
-    ``alpha`` tells whether it has transparency: not every format holds everything. Raises what
-    `write_image` would.
+    ``alpha`` tells whether it has transparency.
     """
     check_path("path", path)
     path = Path(path)
@@ -139,7 +136,6 @@ def check_output(
     if alpha and not FORMATS[suffix].alpha:
         remedy = " or ".join(suffix for suffix, f in FORMATS.items() if f.alpha)
         raise CofuseError(f"{path} cannot hold transparency; choose {remedy}, or leave alpha out")
-    return check_destination(path, overwrite=overwrite)
 
 
 def _dtype_at(dtype: np.dtype[Any], depth: BitDepth | None) -> np.dtype[Any]:

@@ -21,7 +21,7 @@ from cofuse.files import (
     Metadata,
     check_destination,
     check_folder,
-    check_output,
+    check_format,
     plain,
     write_image,
     written_whole,
@@ -140,8 +140,8 @@ def check_maps(maps: Maps, frames: int) -> None:
 
 def check_outputs(outputs: Sequence[Output], request: Request, frames: Frames) -> None:
     """Refuse, before any work, what could not be written after it."""
-    maps, align_only = request.maps, request.aligning.align_only
-    if align_only:
+    maps = request.maps
+    if request.aligning.align_only:
         for name, value in vars(maps).items():
             if value is not None:
                 raise CofuseError(
@@ -152,12 +152,11 @@ def check_outputs(outputs: Sequence[Output], request: Request, frames: Frames) -
         raise CofuseError(f"{maps.point_cloud} is no name of a point cloud; name it .ply")
     # That a frame is in the way comes first: overwriting would be no remedy.
     _check_distinct([output.path for output in outputs], request, frames)
-    overwrite = request.writing.overwrite
     for path, dtype, _, depth in outputs:
-        if dtype is None:
-            check_destination(path, overwrite=overwrite)
-        elif not align_only or path.parent.is_dir():  # a new folder has nothing in their way
-            check_output(path, overwrite=overwrite, dtype=dtype, depth=depth)
+        if dtype is not None:
+            check_format(path, dtype=dtype, depth=depth)
+        if path.parent != request.output or path.parent.is_dir():  # a new folder is empty
+            check_destination(path, overwrite=request.writing.overwrite)
 
 
 def _check_distinct(outputs: Sequence[Path], request: Request, frames: Frames) -> None:
@@ -186,7 +185,7 @@ def write_picture(place: Path, outcome: Outcome) -> None:
     alphas, alpha = alpha_of(frames, outcome.alignment, crop=request.aligning.crop), None
     if alphas is not None and index is not None:
         try:
-            check_output(request.output, overwrite=True, alpha=True)
+            check_format(request.output, alpha=True)
         except CofuseError as error:
             warnings.warn(f"transparency is left out: {error}", stacklevel=2)
         else:

@@ -14,7 +14,7 @@ import numpy as np
 from cofuse.alignment import Alignment
 from cofuse.depth import estimate_depth
 from cofuse.errors import CofuseError
-from cofuse.files import check_output, write_json
+from cofuse.files import check_format, write_json
 from cofuse.files.transaction import Transaction, clear_leftovers
 from cofuse.fusion import fuse
 from cofuse.fusion.presets import Work, plan_fusion, preset_name
@@ -58,7 +58,7 @@ class Job:
         self.settings, self._max_memory = given.settings, given.max_memory
         if not request.aligning.align_only:
             # A wrong name is refused before frames are looked for.
-            check_output(request.output, overwrite=True)
+            check_format(request.output)
         self.frames = read_frames(request.inputs, request.reading, request.aligning)
         stack = self.frames.stack
         outputs.check_maps(request.maps, len(stack))
@@ -245,15 +245,10 @@ def noise_of_files(
     writing = Writing(overwrite=overwrite)
     request = Request(tuple(inputs), Path(), reading, aligning, writing=writing)
     check_options(request)
-    files: list[outputs.Output] = []
-    if output is not None:
-        files.append(outputs.Output(output, None, NoiseLaw.to_json))
-    if plot is not None:
-        if plot.suffix.lower() != ".png":
-            raise CofuseError(f"{plot} is no name of a plot; name it .png")
-        from cofuse.sensor.plot import plot_noise
+    from cofuse.sensor.plot import plot_noise
 
-        files.append(outputs.Output(plot, np.uint8, plot_noise))
+    rows = ((output, None, NoiseLaw.to_json), (plot, np.uint8, plot_noise))
+    files = [outputs.Output(path, *how) for path, *how in rows if path is not None]
     frames = read_frames(inputs, reading, aligning)
     outputs.check_outputs(files, request, frames)
     with _whole(request, frames, progress) as (progress, transaction):
