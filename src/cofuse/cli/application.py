@@ -134,18 +134,9 @@ class Printing:
             yield silent
             return
         from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Bars
 
-        bars = Bars(
-            TextColumn("{task.description:>16}"),
-            BarColumn(),
-            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            TimeRemainingColumn(),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
+        bars = Bars(console=Console(stderr=True), transient=True)
         tasks = {}
 
         def show(progress: Progress) -> None:

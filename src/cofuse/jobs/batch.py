@@ -21,7 +21,7 @@ from cofuse.errors import CofuseError
 from cofuse.files import check_destination, check_folder, plain, read_stack, write_json
 from cofuse.files.locks import locked
 from cofuse.files.transaction import clear_leftovers, is_of_this_machine, who
-from cofuse.jobs.frames import frames_in_words, noise_in_words
+from cofuse.jobs.frames import frames_in_words
 from cofuse.jobs.grouping import Group
 from cofuse.jobs.options import Maps, Request, check_options, read_saved
 from cofuse.jobs.outputs import preview_path
@@ -32,6 +32,8 @@ from cofuse.progress import ProgressCallback, silent
 SUMMARY = "batch.json"
 
 State = Literal["to do", "done", "done before", "skipped", "in work", "failed"]
+#: States of stacks that are not done.
+LEFT = ("in work", "failed")
 
 
 @dataclass(frozen=True)
@@ -56,14 +58,7 @@ class Result:
     traceback: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
-        if self.state not in ("done", "done before"):
-            return self.state + (f": {self.reason}" if self.reason else "")
-        before = "done before, " if self.state == "done before" else ""
-        assert self.sigma is not None and self.sigma_counts is not None
-        return (
-            f"{before}{frames_in_words(self.frames)} of {self.width}x{self.height}, "
-            f"{noise_in_words(self.sigma, self.sigma_counts)}, {self.seconds:.1f} s: {self.output}"
-        )
+        return self.state + (f": {self.reason}" if self.reason else "")
 
 
 @dataclass(frozen=True)
@@ -171,12 +166,8 @@ class Batch:
 
     def _now(self, group: Group, result: Result) -> Result:
         """Look again at a stack that was not done: another run may have done it."""
-        if result.state not in ("in work", "failed"):
-            return result
-        with suppress(CofuseError, OSError):
-            if (now := self.look(group)).state == "done before":
-                return replace(now, warnings=result.warnings)
-        return result
+        now = self.plan(group) if result.state in LEFT else result
+        return replace(now, warnings=result.warnings) if now.state == "done before" else result
 
     def _fuse(self, group: Group, progress: ProgressCallback) -> Result:
         """Do the work, unless another run is at it."""

@@ -95,12 +95,6 @@ def frames_in_words(count: int) -> str:
     return f"{count} frame{'s' * (count != 1)}"
 
 
-def noise_in_words(sigma: float, counts: float, *, estimated: bool = False) -> str:
-    """Say the noise level in 8-bit grey levels, and in the files' own units where they differ."""
-    notes = [f"{counts:.3g} counts"] * (counts != sigma) + ["estimated"] * estimated
-    return f"sigma {sigma:.1f}" + (f" ({', '.join(notes)})" if notes else "")
-
-
 def frame_facts(stack: Stack) -> dict[str, Any]:
     """Describe frames for reports."""
     return {

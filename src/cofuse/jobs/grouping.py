@@ -72,10 +72,11 @@ def find_groups(
             # Names of links are kept: who sorts by links means them.
             parts = Path(os.path.normpath(folder.absolute())).parts[1:] or ("stack",)
             try:
-                pictures = _pictures(folder)
-                groups = [Group("", tuple(pictures), (str(folder),))] if pictures else []
-                if not by_folder:
-                    groups = list(_divided(folder, pictures, expression, gap))
+                groups = [
+                    Group(name, tuple(files), tuple(map(str, [folder] if by_folder else files)))
+                    for name, files in _divided(folder, _pictures(folder), expression, gap)
+                    if files
+                ]
             except OSError as error:
                 trouble = f"{error.filename or folder} cannot be opened: {error.strerror}"
                 groups = [Group("", trouble=trouble)]
@@ -128,12 +129,11 @@ def _pictures(folder: Path) -> list[Path]:
 
 def _divided(
     folder: Path, pictures: list[Path], expression: re.Pattern[str] | None, gap: float | None
-) -> Iterator[Group]:
-    """Divide the pictures of a folder into stacks."""
+) -> Iterator[tuple[str, list[Path]]]:
+    """Divide the pictures of a folder into stacks, by their names; "" is all of them."""
     groups = {"": pictures} if expression is None else _by_name(folder, pictures, expression)
     if gap is None:
-        for name, files in groups.items():
-            yield Group(name, tuple(files), tuple(map(str, files)))
+        yield from groups.items()
         return
     raw = sum(file.suffix.lower() in RAW_SUFFIXES for file in pictures)
     if expression is None and 0 < raw < len(pictures):
@@ -146,8 +146,7 @@ def _divided(
         ordered = sorted(files, key=times.__getitem__)  # stable: by name within one moment
         seconds = [(times[file] - times[ordered[0]]).total_seconds() for file in ordered]
         for part in cut_at_pauses(seconds, gap):
-            cut = ordered[part.start : part.stop]
-            yield Group(cut[0].stem, tuple(cut), tuple(map(str, cut)))
+            yield ordered[part.start].stem, ordered[part.start : part.stop]
 
 
 def _by_name(

@@ -36,7 +36,6 @@ from cofuse.jobs.frames import (
     alignment_facts,
     alpha_of,
     frame_facts,
-    noise_in_words,
     stack_in_words,
 )
 from cofuse.jobs.options import Maps, Request
@@ -68,8 +67,10 @@ class Outcome:
             parts.append(f"darkened to {share} of the reference to keep highlights")
         if self.hot_pixels:
             parts.append(f"{self.hot_pixels} hot pixels mended")
-        counts = self.report["sigma_counts"]
-        parts.append(noise_in_words(fusion.sigma, counts, estimated=fusion.sigma_estimated))
+        counts = self.report["sigma_counts"]  # in the files' own units
+        notes = [f"{counts:.3g} counts"] * (counts != fusion.sigma)
+        notes += ["estimated"] * fusion.sigma_estimated
+        parts.append(f"sigma {fusion.sigma:.1f}" + (f" ({', '.join(notes)})" if notes else ""))
         return ", ".join(parts)
 
 
