@@ -27,10 +27,9 @@ from cofuse.errors import CofuseError
 from cofuse.evaluation.metrics import psnr
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
 from cofuse.files import Metadata, read_image, read_stack, write_image
-from cofuse.jobs import Maps, Reading
-from cofuse.jobs.frames import read_frames
+from cofuse.jobs import Reading
+from cofuse.jobs.frames import Frames, read_frames
 from cofuse.jobs.options import parse_range
-from cofuse.jobs.outputs import z_distance
 from cofuse.progress import Progress
 from tests.command_line import PLAN, contents, run
 from tests.test_files_samples import ICC, exif_block
@@ -608,12 +607,18 @@ def test_depth_of_one_frame_is_refused_before_the_work(grey, refused, option):
     count=st.integers(2, 9),
 )
 def test_distance_grows_with_the_frames_left_out_between(z, first, step, count):
-    known = Metadata(pixel_size=(1.0, 1.0, z))
     places = [first + step * k for k in range(count)]
-    assert z_distance(Maps(), known, places) == pytest.approx(z * step)
-    assert z_distance(Maps(z_step=3.0), known, places) == 3.0
-    assert z_distance(Maps(), known, [*places, places[-1] + step + 1]) is None
-    assert z_distance(Maps(), Metadata(), places) is None
+
+    def distance(taken: list[int], known: Metadata) -> float | None:
+        stack = cofuse.Stack.from_arrays([np.zeros((2, 2), np.uint8)] * len(taken))
+        frames = Frames(stack, {}, tuple(taken), (), Reading(), None, 0)
+        vars(frames)["metadata"] = known  # as if it had been read
+        return frames.distance(range(len(taken)))
+
+    known = Metadata(pixel_size=(1.0, 1.0, z))
+    assert distance(places, known) == pytest.approx(z * step)
+    assert distance([*places, places[-1] + step + 1], known) is None
+    assert distance(places, Metadata()) is None
 
 
 def test_sizes_of_ome_files_are_used(place, small):

@@ -53,6 +53,16 @@ class Frames:
         """Read the metadata of a frame."""
         return read_metadata(self.pictures[index].path, raw_mode=self.reading.raw)
 
+    def distance(self, kept: Sequence[int]) -> float | None:
+        """Micrometres between the focus planes of neighbouring frames among those kept.
+
+        None if the files do not say it, or these are not evenly spaced.
+        """
+        size, steps = self.metadata.pixel_size, np.diff([self.taken[index] for index in kept])
+        if size is None or size[2] is None or not (steps == steps[0]).all():
+            return None
+        return float(size[2] * steps[0])
+
     def check_unchanged(self) -> None:
         """Refuse frames that were exchanged since: parts of a picture may be of either."""
         for file, before in self.files.items():

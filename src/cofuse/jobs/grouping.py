@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import struct
@@ -15,9 +14,9 @@ from pathlib import Path
 
 from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
-from cofuse.files import picture_files, read_metadata
+from cofuse.files import read_metadata
 from cofuse.files.exif import parse_block
-from cofuse.files.sources import PICTURE_SUFFIXES, RAW_SUFFIXES
+from cofuse.files.sources import RAW_SUFFIXES, pictures_in
 
 _DATE_TIME_ORIGINAL, _SUB_SECONDS_ORIGINAL = 0x9003, 0x9291
 
@@ -74,7 +73,7 @@ def find_groups(
             try:
                 groups = [
                     Group(name, tuple(files), tuple(map(str, [folder] if by_folder else files)))
-                    for name, files in _divided(folder, _pictures(folder), expression, gap)
+                    for name, files in _divided(folder, pictures_in(folder), expression, gap)
                     if files
                 ]
             except OSError as error:
@@ -116,15 +115,6 @@ def _walk(folder: Path, depth: int | None, seen: set[str]) -> Iterator[Path]:
         return
     for child in sorted(inner):
         yield from _walk(child, None if depth is None else depth - 1, seen)
-
-
-def _pictures(folder: Path) -> list[Path]:
-    """Return the pictures of a folder in natural order, camera RAW among them."""
-    shown = [p for p in folder.iterdir() if not p.name.startswith(".") and not p.is_dir()]
-    if not any(path.suffix.lower() in PICTURE_SUFFIXES for path in shown):
-        return []
-    # As a pattern, for a folder by name refuses camera RAW beside other pictures.
-    return picture_files(str(Path(glob.escape(str(folder))) / "*"))
 
 
 def _divided(

@@ -18,7 +18,6 @@ from cofuse.alignment import Alignment, alignment_to_json
 from cofuse.depth import Depth, depth_picture, depth_preview, ply_chunks
 from cofuse.errors import CofuseError
 from cofuse.files import (
-    Metadata,
     check_destination,
     check_folder,
     check_format,
@@ -105,11 +104,23 @@ def outputs_of(request: Request, frames: Frames) -> list[Output]:
     index, depth_map = maps.source_map, maps.depth_map
     rows: list[tuple[Path | None, Any, Any]] = [
         (request.aligning.save_transforms, None, lambda made: alignment_to_json(made.alignment)),
-        (index, index_dtype(len(stack)), _sources),
+        (
+            index,
+            index_dtype(len(stack)),
+            lambda o: index_picture(o.fusion.source_map, len(o.stack)),
+        ),
         (index and preview_path(index), np.uint8, _source_colours),
         (depth_map, np.uint16, lambda made: depth_picture(made.depth)),
-        (depth_map and preview_path(depth_map), np.uint8, _depth_colours),
-        (maps.confidence_map, np.uint8, _confidence),
+        (
+            depth_map and preview_path(depth_map),
+            np.uint8,
+            lambda made: depth_preview(made.depth, unit="um"),
+        ),
+        (
+            maps.confidence_map,
+            np.uint8,
+            lambda made: np.uint8(np.rint(255.0 * made.depth.confidence)),
+        ),
         (maps.point_cloud, None, _points),
         (maps.report, None, None),
     ]
@@ -223,18 +234,6 @@ def _writer(request: Request, stack: Stack, alphas: Stack | None) -> Callable[..
     return partial(write_image, quality=quality, depth=depth, white=stack.white, opaque=opaque)
 
 
-def _sources(outcome: Any) -> Pixels:
-    return index_picture(outcome.fusion.source_map, len(outcome.stack))
-
-
-def _depth_colours(outcome: Any) -> Pixels:
-    return depth_preview(outcome.depth, unit="um")
-
-
-def _confidence(outcome: Any) -> Pixels:
-    return np.asarray(np.rint(255.0 * outcome.depth.confidence), np.uint8)
-
-
 def _source_colours(outcome: Any) -> Pixels:
     """Colour every pixel by the frame it came from, as if that were its depth."""
     position = outcome.fusion.source_map.astype(np.float32)
@@ -256,19 +255,6 @@ def _points(outcome: Outcome) -> Iterator[bytes]:
         )
     white = outcome.stack.white
     return ply_chunks(depth, outcome.fusion.image, white=white, pixel_size=pixel_size or 1.0)
-
-
-def z_distance(maps: Maps, metadata: Metadata, places: Sequence[int]) -> float | None:
-    """Micrometres between the focus planes of neighbouring frames; None if not known.
-
-    ``places`` are the indices of the fused frames among all frames of the files, of which the
-    metadata have the distance. They must be evenly spaced.
-    """
-    size = metadata.pixel_size
-    if maps.z_step is not None or size is None or size[2] is None:
-        return maps.z_step
-    steps = np.diff(places)
-    return float(size[2] * steps[0]) if (steps == steps[0]).all() else None
 
 
 # --- the report ----------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ class Job:
                 progress=progress,
                 preview=preview,
             )
-            places, depth = [frames.taken[k] for k in kept], None
+            depth, z_step = None, request.maps.z_step
             with timed("depth", seconds):
                 if request.maps.needs_depth:
                     depth = estimate_depth(
@@ -129,7 +129,7 @@ class Job:
                         source_map=fusion.source_map,
                         source_confidence=fusion.confidence,
                         picture=fusion.image,
-                        z_step=outputs.z_distance(request.maps, frames.metadata, places),
+                        z_step=frames.distance(kept) if z_step is None else z_step,
                         progress=progress,
                     )
             outcome = outputs.Outcome(
