@@ -389,7 +389,10 @@ def test_interrupted_run_leaves_nothing_half_and_goes_on(fill, monkeypatch, caps
         (("s", "--align-only"), ("--align-only",)),
         (("s", "--report", "r.json"), ("--report",)),
         (("mixed", "--gap", "1"), ("camera RAW", "--pattern")),
-        (("clash", "--depth-maps", "--format", "png"), ("two stacks would write x-depth.png",)),
+        (
+            ("clash", "--depth-maps", "--format", "png"),
+            ("two outputs have the same file name, x-depth.png",),
+        ),
         (("same", "--gap", "1"), ("two stacks would be named",)),
     ],
 )

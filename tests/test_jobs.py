@@ -27,7 +27,7 @@ from cofuse.errors import CofuseError
 from cofuse.evaluation.metrics import psnr
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
 from cofuse.files import Metadata, read_image, read_stack, write_image
-from cofuse.jobs import Reading
+from cofuse.jobs import Reading, Request
 from cofuse.jobs.frames import Frames, read_frames
 from cofuse.jobs.options import parse_range
 from cofuse.progress import Progress
@@ -191,9 +191,9 @@ def test_every_frame_knows_its_file_whatever_pages_the_others_have(place, small)
     write_image("a.tif", frames[0])
     tifffile.imwrite("b.tif", np.stack(frames[1:4]), photometric="minisblack")
     write_image("c.tif", frames[4])
-    found = read_frames(("a.tif", "b.tif", "c.tif"), Reading())
+    found = read_frames(Request(("a.tif", "b.tif", "c.tif"), Path()))
     assert [picture.path.name[0] for picture in found.pictures] == list("abbbc")
-    found = read_frames(("b.tif", "a.tif", "c.tif"), Reading(frames="3-5"))
+    found = read_frames(Request(("b.tif", "a.tif", "c.tif"), Path(), Reading(frames="3-5")))
     assert [picture.path.name[0] for picture in found.pictures] == list("bac")
     for k, n in enumerate((3, 0, 4)):
         assert np.array_equal(found.stack[k], frames[n])
@@ -611,7 +611,7 @@ def test_distance_grows_with_the_frames_left_out_between(z, first, step, count):
 
     def distance(taken: list[int], known: Metadata) -> float | None:
         stack = cofuse.Stack.from_arrays([np.zeros((2, 2), np.uint8)] * len(taken))
-        frames = Frames(stack, {}, tuple(taken), (), Reading(), None, 0)
+        frames = Frames(Request((), Path()), stack, {}, tuple(taken), (), None, 0)
         vars(frames)["metadata"] = known  # as if it had been read
         return frames.distance(range(len(taken)))
 

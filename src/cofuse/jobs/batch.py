@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import traceback
 import warnings
 from collections import Counter
@@ -24,7 +23,7 @@ from cofuse.files.transaction import clear_leftovers, is_of_this_machine, who
 from cofuse.jobs.frames import frames_in_words
 from cofuse.jobs.grouping import Group
 from cofuse.jobs.options import Maps, Request, check_options, read_saved
-from cofuse.jobs.outputs import preview_path
+from cofuse.jobs.outputs import check_distinct, preview_path
 from cofuse.jobs.run import Job
 from cofuse.progress import ProgressCallback, silent
 
@@ -82,14 +81,8 @@ class Batch:
         check_number("least", self.least, 1, whole=True)
         check_options(self.like)
         # Maps of one stack may be named as the picture of another: a-depth.png.
-        paths = Counter(path for group in groups for path in self._outputs(group))
-        twice = [path.name for path, count in paths.items() if count > 1]
-        if twice:
-            raise CofuseError(f"two stacks would write {twice[0]}; do them in batches of their own")
-        sources = {os.path.realpath(file) for group in groups for file in group.files}
-        over = next((path.name for path in paths if os.path.realpath(path) in sources), None)
-        if over is not None:
-            raise CofuseError(f"{over} is one of the frames; write the results elsewhere")
+        paths = [path for group in groups for path in self._outputs(group)]
+        check_distinct(paths, [file for group in groups for file in group.files])
         check_folder(self.folder)
         summary = self.folder / SUMMARY
         if summary.exists() and "stacks" not in _read_json(summary):

@@ -21,7 +21,7 @@ from cofuse.files.decoding import Picture
 from cofuse.files.reading import inspect, stack_of
 from cofuse.images import Stack
 from cofuse.images.pixels import white_of_type
-from cofuse.jobs.options import Aligning, Reading, parse_range, read_saved
+from cofuse.jobs.options import Aligning, Request, parse_range, read_saved
 from cofuse.progress import ProgressCallback
 from cofuse.sensor.hot_pixels import find_hot_pixels, without_hot_pixels
 
@@ -31,15 +31,15 @@ _SEARCHED = 12
 
 @dataclass(frozen=True)
 class Frames:
-    """The frames taken, and where they are from."""
+    """The frames taken for a request, and where they are from."""
 
+    request: Request
     stack: Stack
     #: All files that were named, with their size and time of change before any was read.
     files: dict[Path, tuple[int, int] | None]
     #: Index of every frame taken among all frames of the files, and what its header says.
     taken: tuple[int, ...]
     pictures: tuple[Picture, ...]
-    reading: Reading
     #: The alignment that was saved by an earlier run, if one was given, and the reference frame.
     saved: Alignment | None
     reference: int
@@ -51,7 +51,7 @@ class Frames:
 
     def metadata_of(self, index: int) -> Metadata:
         """Read the metadata of a frame."""
-        return read_metadata(self.pictures[index].path, raw_mode=self.reading.raw)
+        return read_metadata(self.pictures[index].path, raw_mode=self.request.reading.raw)
 
     def distance(self, kept: Sequence[int]) -> float | None:
         """Micrometres between the focus planes of neighbouring frames among those kept.
@@ -78,20 +78,18 @@ def _version(file: Path) -> tuple[int, int] | None:
     return None
 
 
-def read_frames(
-    inputs: Sequence[str], reading: Reading, aligning: Aligning | None = None
-) -> Frames:
+def read_frames(request: Request) -> Frames:
     """Find the frames, and read the transforms that were saved for them; none is decoded yet."""
-    files = picture_files(inputs)
+    reading, files = request.reading, picture_files(request.inputs)
     versions = {file: _version(file) for file in files}
     pictures = inspect(files, raw_mode=reading.raw, on_damage=reading.on_damage)
     stack, taken = stack_of(pictures, white=reading.white), tuple(range(len(pictures)))
     if reading.frames is not None:
         taken = parse_range(reading.frames, len(stack))
         stack = stack.only(taken)
-    saved, reference = _reference(stack, aligning or Aligning())
+    saved, reference = _reference(stack, request.aligning)
     own = tuple(pictures[index] for index in taken)
-    return Frames(stack, versions, taken, own, reading, saved, reference)
+    return Frames(request, stack, versions, taken, own, saved, reference)
 
 
 def stack_in_words(stack: Stack) -> str:
@@ -153,11 +151,11 @@ class Prepared(NamedTuple):
 
 
 def prepare_frames(
-    frames: Frames, aligning: Aligning, progress: ProgressCallback, seconds: dict[str, float]
+    frames: Frames, progress: ProgressCallback, seconds: dict[str, float]
 ) -> Prepared:
     """Mend and align frames, as far as that is asked for; ``seconds`` takes how long it took."""
-    stack, hot = frames.stack, 0
-    if frames.reading.hot_pixels == "auto":
+    aligning, stack, hot = frames.request.aligning, frames.stack, 0
+    if frames.request.reading.hot_pixels == "auto":
         with timed("hot pixels", seconds):
             stack, hot = mend_hot_pixels(stack, progress)
     if not aligning.align:
@@ -192,7 +190,7 @@ def mend_hot_pixels(stack: Stack, progress: ProgressCallback) -> tuple[Stack, in
     return without_hot_pixels(stack, found), int(found.mask.sum())
 
 
-def alpha_of(frames: Frames, alignment: Alignment | None, *, crop: bool) -> Stack | None:
+def alpha_of(frames: Frames, alignment: Alignment | None) -> Stack | None:
     """Read how opaque the frames are, in the places of the aligned frames; None if all are.
 
     The white of the result is what is opaque: that of the frames, or the largest value of their
@@ -215,7 +213,7 @@ def alpha_of(frames: Frames, alignment: Alignment | None, *, crop: bool) -> Stac
         return alphas
     # There is nothing in alphas by which they could be bent.
     unchanged = replace(alignment, gains=tuple((1.0,) for _ in alignment.gains), parallax=False)
-    return aligned(alphas, unchanged, crop=crop)
+    return aligned(alphas, unchanged, crop=frames.request.aligning.crop)
 
 
 def alignment_facts(alignment: Alignment) -> dict[str, object]:

@@ -17,16 +17,9 @@ from cofuse import __version__
 from cofuse.alignment import Alignment, alignment_to_json
 from cofuse.depth import Depth, depth_picture, depth_preview, ply_chunks
 from cofuse.errors import CofuseError
-from cofuse.files import (
-    check_destination,
-    check_folder,
-    check_format,
-    plain,
-    write_image,
-    written_whole,
-)
+from cofuse.files import check_destination, check_folder, check_format, plain
 from cofuse.files.transaction import Transaction
-from cofuse.files.writing import BitDepth, index_dtype, index_picture
+from cofuse.files.writing import BitDepth, index_dtype, index_picture, write_image, written_whole
 from cofuse.fusion import FusionSettings
 from cofuse.images import Fusion, Pixels, Stack
 from cofuse.jobs.frames import (
@@ -37,7 +30,7 @@ from cofuse.jobs.frames import (
     frame_facts,
     stack_in_words,
 )
-from cofuse.jobs.options import Maps, Request
+from cofuse.jobs.options import Maps
 from cofuse.progress import Progress, ProgressCallback
 
 
@@ -51,7 +44,6 @@ class Outcome:
     hot_pixels: int
     depth: Depth | None
     report: dict[str, Any] = field(repr=False)
-    request: Request = field(repr=False)
     frames: Frames = field(repr=False)
 
     def summary(self) -> str:
@@ -62,8 +54,8 @@ class Outcome:
             bent = " and bent to undo parallax" if alignment.parallax else ""
             parts.append(f"moved by up to {alignment.largest_displacement():.1f} pixels{bent}")
         if alignment is not None and alignment.brightness < 1:
-            share = f"{100 * alignment.brightness:.0f} %"
-            parts.append(f"darkened to {share} of the reference to keep highlights")
+            share = 100 * alignment.brightness
+            parts.append(f"darkened to {share:.0f} % of the reference to keep highlights")
         if self.hot_pixels:
             parts.append(f"{self.hot_pixels} hot pixels mended")
         counts = self.report["sigma_counts"]  # in the files' own units
@@ -97,10 +89,11 @@ class Output(NamedTuple):
             file.writelines([content.encode()] if isinstance(content, str) else content)
 
 
-def outputs_of(request: Request, frames: Frames) -> list[Output]:
+def outputs_of(frames: Frames) -> list[Output]:
     """List all files of a job, the picture first and the report last."""
-    maps, depth, stack = request.maps, request.writing.depth, frames.stack
-    pictures = aligned_paths(request, frames) if request.aligning.align_only else [request.output]
+    request, stack = frames.request, frames.stack
+    maps, depth = request.maps, request.writing.depth
+    pictures = aligned_paths(frames) if request.aligning.align_only else [request.output]
     index, depth_map = maps.source_map, maps.depth_map
     rows: list[tuple[Path | None, Any, Any]] = [
         (request.aligning.save_transforms, None, lambda made: alignment_to_json(made.alignment)),
@@ -128,12 +121,12 @@ def outputs_of(request: Request, frames: Frames) -> list[Output]:
     return outputs + [Output(path, *how) for path, *how in rows if path is not None]
 
 
-def aligned_paths(request: Request, frames: Frames) -> list[Path]:
+def aligned_paths(frames: Frames) -> list[Path]:
     """Name the file of every aligned frame: the frame's own name, as TIFF."""
     stems = [picture.path.stem for picture in frames.pictures]
     if len(set(stems)) < len(stems):  # pages of one file
         stems = [f"{stem}-{k + 1:04d}" for k, stem in enumerate(stems)]
-    return [request.output / f"{stem}.tif" for stem in stems]
+    return [frames.request.output / f"{stem}.tif" for stem in stems]
 
 
 def preview_path(path: Path) -> Path:
@@ -150,9 +143,9 @@ def check_maps(maps: Maps, frames: int) -> None:
         raise CofuseError("the depth of one frame cannot be told; give two or more")
 
 
-def check_outputs(outputs: Sequence[Output], request: Request, frames: Frames) -> None:
+def check_outputs(outputs: Sequence[Output], frames: Frames) -> None:
     """Refuse, before any work, what could not be written after it."""
-    maps = request.maps
+    request, maps = frames.request, frames.request.maps
     if request.aligning.align_only:
         for name, value in vars(maps).items():
             if value is not None:
@@ -163,7 +156,9 @@ def check_outputs(outputs: Sequence[Output], request: Request, frames: Frames) -
     if maps.point_cloud is not None and maps.point_cloud.suffix.lower() != ".ply":
         raise CofuseError(f"{maps.point_cloud} is no name of a point cloud; name it .ply")
     # That a frame is in the way comes first: overwriting would be no remedy.
-    _check_distinct([output.path for output in outputs], request, frames)
+    read = [*frames.files, *(Path(given.removeprefix("@")) for given in request.inputs)]
+    read += [path for path in (request.aligning.transforms, request.fusing.noise) if path]
+    check_distinct([output.path for output in outputs], read)
     for path, dtype, _, depth in outputs:
         if dtype is not None:
             check_format(path, dtype=dtype, depth=depth)
@@ -171,12 +166,10 @@ def check_outputs(outputs: Sequence[Output], request: Request, frames: Frames) -
             check_destination(path, overwrite=request.writing.overwrite)
 
 
-def _check_distinct(outputs: Sequence[Path], request: Request, frames: Frames) -> None:
+def check_distinct(outputs: Sequence[Path], read: Sequence[Path]) -> None:
     """Refuse to write two results to one file, or a result over a file that is read."""
     # Not `Path.resolve`, which stops at links that go in circles.
     resolved = [os.path.realpath(path) for path in outputs]
-    read: list[str | Path] = [*frames.files, *(given.removeprefix("@") for given in request.inputs)]
-    read += [path for path in (request.aligning.transforms, request.fusing.noise) if path]
     sources = {os.path.realpath(path) for path in read}
     for path in resolved:
         name = Path(path).name
@@ -193,33 +186,29 @@ def _check_distinct(outputs: Sequence[Path], request: Request, frames: Frames) -
 
 def write_picture(place: Path, outcome: Outcome) -> None:
     """Write the fused picture, each pixel as opaque as in the frame it came from."""
-    request, frames, index = outcome.request, outcome.frames, outcome.fusion.source_map
-    alphas, alpha = alpha_of(frames, outcome.alignment, crop=request.aligning.crop), None
+    frames, index = outcome.frames, outcome.fusion.source_map
+    alphas, alpha = alpha_of(frames, outcome.alignment), None
     if alphas is not None and index is not None:
         try:
-            check_format(request.output, alpha=True)
+            check_format(frames.request.output, alpha=True)
         except CofuseError as error:
             warnings.warn(f"transparency is left out: {error}", stacklevel=2)
         else:
             alpha = np.zeros(index.shape, alphas.dtype)
             for number, plane in enumerate(alphas):
                 np.copyto(alpha, plane, where=index == number)
-    write = _writer(request, outcome.stack, alphas)
+    write = _writer(frames, outcome.stack, alphas)
     write(place, outcome.fusion.image, metadata=frames.metadata, alpha=alpha)
 
 
 def write_aligned(
-    request: Request,
-    frames: Frames,
-    found: Prepared,
-    transaction: Transaction,
-    progress: ProgressCallback,
+    frames: Frames, found: Prepared, transaction: Transaction, progress: ProgressCallback
 ) -> None:
     """Write the kept frames of an aligned stack."""
     assert found.alignment is not None, "checked with the options"
-    paths, stack = aligned_paths(request, frames), found.stack
-    alphas = alpha_of(frames, found.alignment, crop=request.aligning.crop)
-    write = _writer(request, stack, alphas)
+    paths, stack = aligned_paths(frames), found.stack
+    alphas = alpha_of(frames, found.alignment)
+    write = _writer(frames, stack, alphas)
     for done, index in enumerate(found.alignment.kept):
         alpha = None if alphas is None else alphas[done]
         place = transaction.place(paths[index])
@@ -227,9 +216,9 @@ def write_aligned(
         progress(Progress("writing", done + 1, len(stack)))
 
 
-def _writer(request: Request, stack: Stack, alphas: Stack | None) -> Callable[..., Path]:
+def _writer(frames: Frames, stack: Stack, alphas: Stack | None) -> Callable[..., Path]:
     """Prepare `write_image` for pictures on the scale of a stack."""
-    quality, depth = request.writing.quality, request.writing.depth
+    quality, depth = frames.request.writing.quality, frames.request.writing.depth
     opaque = None if alphas is None else alphas.white
     return partial(write_image, quality=quality, depth=depth, white=stack.white, opaque=opaque)
 
@@ -246,7 +235,7 @@ def _points(outcome: Outcome) -> Iterator[bytes]:
     """Encode the depth as points in space, in micrometres."""
     depth, size = outcome.depth, outcome.frames.metadata.pixel_size
     assert depth is not None
-    pixel_size = outcome.request.maps.pixel_size or (size[0] if size else None)
+    pixel_size = outcome.frames.request.maps.pixel_size or (size[0] if size else None)
     if depth.z_step is not None and pixel_size is None:
         warnings.warn(
             "the size of a pixel is not known and taken as 1 micrometre in the point cloud; "
@@ -267,13 +256,12 @@ def fusion_report(
 
     ``seconds`` are the durations of the stages besides those of the fusion.
     """
-    fusion, stack, request = outcome.fusion, outcome.stack, outcome.request
+    fusion, stack, request = outcome.fusion, outcome.stack, outcome.frames.request
     shares = None
     if fusion.source_map is not None:
         counts = np.bincount(fusion.source_map.ravel().astype(np.intp), minlength=len(stack))
         each = zip(stack.names, counts / fusion.source_map.size, strict=True)
         shares = [{"frame": name, "share": share} for name, share in each]
-    options = {name: value for name, value in vars(request).items() if name != "output"}
     confidence, alignment = fusion.confidence, outcome.alignment
     facts = {
         "cofuse": __version__,
@@ -299,7 +287,7 @@ def fusion_report(
             for stage, trace in fusion.trace.items()
         },
         "seconds": {**fusion.seconds, **seconds},
-        "options": options,
+        "options": vars(request),
         "hot_pixels": outcome.hot_pixels,
         "alignment": None if alignment is None else alignment_facts(alignment),
     }

@@ -59,15 +59,15 @@ class Job:
         if not request.aligning.align_only:
             # A wrong name is refused before frames are looked for.
             check_format(request.output)
-        self.frames = read_frames(request.inputs, request.reading, request.aligning)
+        self.frames = read_frames(request)
         stack = self.frames.stack
         outputs.check_maps(request.maps, len(stack))
         #: The noise as it was given; None where it is to be estimated.
         self.noise = noise_of(stack, given.noise)
         for folder in (request.output, request.output.parent):  # the first if frames are aligned
             clear_leftovers(folder)
-        self._outputs = outputs.outputs_of(request, self.frames)
-        outputs.check_outputs(self._outputs, request, self.frames)
+        self._outputs = outputs.outputs_of(self.frames)
+        outputs.check_outputs(self._outputs, self.frames)
         #: What is about to be done, in one line.
         self.plan = self._planned()
         stack[0]  # a fault of the first frame, and likely of all, is found before the work
@@ -100,9 +100,9 @@ class Job:
         """
         start, seconds = time.perf_counter(), dict[str, float]()
         request, frames = self.request, self.frames
-        with _whole(request, frames, progress) as (progress, transaction):
+        with _whole(frames, progress) as (progress, transaction):
             picture = transaction.place(request.output)  # fails before the work, not after it
-            found = prepare_frames(frames, request.aligning, progress, seconds)
+            found = prepare_frames(frames, progress, seconds)
             alignment = found.alignment
             with timed("reading", seconds):
                 stack = found.stack.kept()
@@ -139,7 +139,6 @@ class Job:
                 hot_pixels=found.hot_pixels,
                 depth=depth,
                 report={},
-                request=request,
                 frames=frames,
             )
             with timed("writing", seconds):
@@ -159,9 +158,9 @@ class Job:
 
     def align_only(self, progress: ProgressCallback = silent) -> Alignment:
         """Write the aligned frames and do no more."""
-        with _whole(self.request, self.frames, progress) as (progress, transaction):
-            found = prepare_frames(self.frames, self.request.aligning, progress, {})
-            outputs.write_aligned(self.request, self.frames, found, transaction, progress)
+        with _whole(self.frames, progress) as (progress, transaction):
+            found = prepare_frames(self.frames, progress, {})
+            outputs.write_aligned(self.frames, found, transaction, progress)
             for output in self._outputs:
                 output.write(transaction, found)
         assert found.alignment is not None
@@ -219,10 +218,10 @@ def fuse_files(
 
 @contextmanager
 def _whole(
-    request: Request, frames: Frames, progress: ProgressCallback
+    frames: Frames, progress: ProgressCallback
 ) -> Iterator[tuple[ProgressCallback, Transaction]]:
     """Let all results appear together, if memory suffices and the frames stay as they were."""
-    overwrite = request.writing.overwrite
+    overwrite = frames.request.writing.overwrite
     with shortage_told(progress) as progress, Transaction(overwrite=overwrite) as transaction:
         yield progress, transaction
         frames.check_unchanged()
@@ -249,10 +248,10 @@ def noise_of_files(
 
     rows = ((output, None, NoiseLaw.to_json), (plot, np.uint8, plot_noise))
     files = [outputs.Output(path, *how) for path, *how in rows if path is not None]
-    frames = read_frames(inputs, reading, aligning)
-    outputs.check_outputs(files, request, frames)
-    with _whole(request, frames, progress) as (progress, transaction):
-        stack = prepare_frames(frames, aligning, progress, {}).stack
+    frames = read_frames(request)
+    outputs.check_outputs(files, frames)
+    with _whole(frames, progress) as (progress, transaction):
+        stack = prepare_frames(frames, progress, {}).stack
         law = estimate_noise(stack.kept(), progress=progress)
         for file in files:
             file.write(transaction, law)
