@@ -345,8 +345,11 @@ def test_frames_that_do_not_work(place, refused, frames, words):
         (("-o", "x.png", "--set", "seam=3"), ("seam=3", "model")),
         (("-o", "x.png", "--set", "colour=blue"), ("colour=blue", "model")),
         (("-o", "x.png", "--preset", "fast", "--set", "window"), ("window", "NAME=VALUE")),
-        (("-o", "x.png", "--preset", "fast", "--set", "window=wide"), ("window=wide", "11")),
-        (("-o", "x.png", "--preset", "fast", "--set", "window=2.5"), ("window=2.5",)),
+        (
+            ("-o", "x.png", "--preset", "fast", "--set", "window=wide"),
+            ("`window` is 'wide'", "whole"),
+        ),
+        (("-o", "x.png", "--preset", "fast", "--set", "window=2.5"), ("`window` is 2.5",)),
         (("-o", "x.png", "--preset", "fast", "--set", "window=0"), ("--set: `window` is 0",)),
         (("-o", "x.png", "--set", "window=3"), ("names no setting", "model")),
         (("-o", "x.png", "--preset", "paper", "--set", "local-weight=nan"), ("local_weight",)),

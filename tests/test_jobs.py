@@ -382,7 +382,7 @@ def test_reference_stays_as_it_is(moved, capsys, refused):
     said = report_of(capsys, "fuse", *FRAMES, *chosen)["alignment"]
     assert said["reference"] == "f1.png" and said["matrices"][0] == np.eye(3).tolist()
     wrong = ("-o", "y.png", "--reference")
-    refused("fuse", *FRAMES, *wrong, 5, words=("frame 5", "1 to 4"))
+    refused("fuse", *FRAMES, *wrong, 5, words=("--reference is 5", "1 to 4"))
     for number in (0, -1):
         refused("fuse", *FRAMES, *wrong, number, words=(f"--reference is {number}", "1 or more"))
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from cofuse.alignment import Alignment, align_stack, aligned, alignment_from_json
 from cofuse.alignment.warping import check_fits
+from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
 from cofuse.files import Metadata, picture_files, read_metadata
 from cofuse.files.decoding import Picture
@@ -121,11 +122,10 @@ def _reference(stack: Stack, aligning: Aligning) -> tuple[Alignment | None, int]
     """Read the saved alignment, if one is given; and find the index of the reference frame."""
     asked, path = aligning.reference, aligning.transforms
     if path is None:
-        if asked is not None and not 1 <= asked <= len(stack):
-            raise CofuseError(
-                f"the reference is frame {asked}; expected a number from 1 to {len(stack)}"
-            )
-        return None, len(stack) // 2 if asked is None else asked - 1
+        if asked is None:
+            return None, len(stack) // 2
+        check_number("reference", asked, 1, len(stack), whole=True)
+        return None, asked - 1
     alignment = read_saved(path, alignment_from_json, "a file that `save_transforms` named")
     try:
         check_fits(stack, alignment)
