@@ -235,15 +235,7 @@ def _inflate(packed: bytes) -> bytes | None:
 
 def inspect_webp(path: Path) -> Picture:
     """Read the header of a WebP file, and of the first picture of an animation."""
-    picture, _ = _opened_webp(path)
-
-    def load() -> Pixels:
-        # A third of the memory that Pillow takes; but imagecodecs reads no animations.
-        import imagecodecs
-
-        return imagecodecs.webp_decode(path.read_bytes(), hasalpha=picture.alpha)
-
-    return picture if picture.left_out else replace(picture, load=load)
+    return _opened_webp(path)[0]
 
 
 def webp_metadata(path: Path) -> Metadata:
