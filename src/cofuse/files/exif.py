@@ -42,7 +42,8 @@ _STALE = {0x9102, 0x9290, 0x9010, 0xEA1C, 0xEA1D}
 
 _MOST_FIELDS = 1000
 _LARGEST_FIELD = 16 * 2**20
-_LARGEST_BLOCK = 32 * 2**20
+#: Larger blocks of metadata, of any kind, are damage or an attack.
+LARGEST_BLOCK = 32 * 2**20
 #: A maker's note farther off came from a RAW file; the gap before it would be useless.
 _FARTHEST_NOTE = 2**16
 
@@ -114,7 +115,7 @@ class Directories:
         self._file = file
         self._size = file.seek(0, 2)
         # Fields may overlap in a damaged file: the bytes they take together are bounded.
-        self._left = _LARGEST_BLOCK
+        self._left = LARGEST_BLOCK
         start = self._bytes(0, 8)
         self.order = {b"II": "<", b"MM": ">"}.get(start[:2], "")
         version = struct.unpack_from(f"{self.order}H", start, 2)[0] if self.order else 0

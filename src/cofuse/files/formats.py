@@ -14,7 +14,7 @@ import zlib
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -30,8 +30,8 @@ from cofuse.files.decoding import (
     several_note,
     warnings_lock,
 )
-from cofuse.files.exif import Field, parse_block
-from cofuse.files.metadata import INCH_IN_METRES, LARGEST_BLOCK, MOST_BOXES, Metadata
+from cofuse.files.exif import LARGEST_BLOCK, Field, parse_block
+from cofuse.files.metadata import INCH_IN_METRES, Metadata
 from cofuse.images import Pixels
 
 #: What a JPEG file puts before an XMP packet, and before each part of a colour profile.
@@ -48,6 +48,9 @@ _ENTRIES, _CLASS, _PREVIEW = 0xB002, 0xFF0000, 0x010000
 #: What libjpeg says of damaged pixels. Other complaints are about headers, which webcams write as
 #: they like, or say that simplejpeg does not know how colours are subsampled.
 _DAMAGE = ("Corrupt JPEG data: ", "Premature end of JPEG file", "Inconsistent progression")
+
+#: More segments or chunks in a file are damage or an attack.
+_MOST_BOXES = 100_000
 
 PNG_XMP = b"XML:com.adobe.xmp"
 _WANTED = {b"IHDR", b"acTL", b"eXIf", b"iCCP", b"pHYs", b"iTXt", b"tRNS"}
@@ -118,7 +121,7 @@ def jpeg_without_metadata(data: bytes) -> bytes:
     only the marker shows that none is missing.
     """
     parts, place, in_scan, progressive, end = [b"\xff\xd8"], 2, False, False, _END
-    for _ in range(MOST_BOXES):
+    for _ in range(_MOST_BOXES):
         found = _MARKER.search(data, place)
         if in_scan:
             parts.append(data[place : found.start() if found else None].rstrip(b"\xff"))
@@ -208,7 +211,7 @@ def _png_chunks(path: Path) -> tuple[dict[bytes, bytes], int]:
     chunks: dict[bytes, bytes] = {}
     packed, place, size = 0, 8, path.stat().st_size
     with path.open("rb") as file:
-        for _ in range(MOST_BOXES):
+        for _ in range(_MOST_BOXES):
             file.seek(place)
             header = file.read(8)
             if len(header) < 8 or header[4:] == b"IEND":
@@ -233,32 +236,14 @@ def _inflate(packed: bytes) -> bytes | None:
     return data if len(data) < LARGEST_BLOCK else None
 
 
-def inspect_webp(path: Path) -> Picture:
-    """Read the header of a WebP file, and of the first picture of an animation."""
-    return _opened_webp(path)[0]
-
-
-def webp_metadata(path: Path) -> Metadata:
-    """Collect the metadata of a WebP file."""
-    _, info = _opened_webp(path)
-    return Metadata(icc=info.get("icc_profile"), exif=info.get("exif"), xmp=info.get("xmp"))
-
-
-def _opened_webp(path: Path) -> tuple[Picture, dict[str, Any]]:
-    with path.open("rb") as file:
-        start = file.read(30)
-    if start[12:16] == b"VP8X":  # the plugin allocates before it tells the size
-        width, height = (int.from_bytes(start[k : k + 3], "little") + 1 for k in (24, 27))
-        check_size(path, width, height)
-    return inspect_with_pillow(path, "WEBP")
-
-
-def inspect_bmp(path: Path) -> Picture:
-    """Read the header of a BMP file."""
-    return inspect_with_pillow(path, "BMP")[0]
-
-
-def bmp_metadata(path: Path) -> Metadata:
-    """Read the resolution of a BMP file, the only metadata it holds."""
-    with opened_with_pillow(path, "BMP") as image:
-        return Metadata(dpi=image.info.get("dpi"))
+def inspect_by_pillow(path: Path, kind: str) -> tuple[Picture, Metadata]:
+    """Read header and metadata of a WebP or BMP file; of an animation the first picture."""
+    if kind == "WEBP":
+        with path.open("rb") as file:
+            start = file.read(30)
+        if start[12:16] == b"VP8X":  # the plugin allocates before it tells the size
+            width, height = (int.from_bytes(start[k : k + 3], "little") + 1 for k in (24, 27))
+            check_size(path, width, height)
+    picture, info = inspect_with_pillow(path, kind)
+    icc, block, xmp, dpi = (info.get(name) for name in ("icc_profile", "exif", "xmp", "dpi"))
+    return picture, Metadata(icc=icc, exif=block, xmp=xmp, dpi=dpi)

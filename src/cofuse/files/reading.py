@@ -182,17 +182,17 @@ def inspect(
     return pictures
 
 
-_INSPECT = {
+_INSPECT: dict[str, Callable[[Path], Picture]] = {
     "png": formats.inspect_png,
-    "webp": formats.inspect_webp,
-    "bmp": formats.inspect_bmp,
+    "webp": lambda path: formats.inspect_by_pillow(path, "WEBP")[0],
+    "bmp": lambda path: formats.inspect_by_pillow(path, "BMP")[0],
     "heif": camera.inspect_heif,
 }
 _METADATA: dict[str, Callable[[Path], Metadata]] = {
     "tiff": tiff_metadata,
     "jpeg": formats.jpeg_metadata,
     "png": formats.png_metadata,
-    "webp": formats.webp_metadata,
-    "bmp": formats.bmp_metadata,
+    "webp": lambda path: formats.inspect_by_pillow(path, "WEBP")[1],
+    "bmp": lambda path: formats.inspect_by_pillow(path, "BMP")[1],
     "heif": camera.heif_metadata,
 }
