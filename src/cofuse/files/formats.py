@@ -166,8 +166,8 @@ def _blank_end(pixels: Pixels) -> str:
     return f"; the last {share:.0%} is one colour" if share >= 0.005 else ""
 
 
-def inspect_png(path: Path) -> Picture:
-    """Read the header of a PNG file."""
+def inspect_png(path: Path) -> tuple[Picture, Metadata]:
+    """Read header and metadata of a PNG file."""
     chunks, packed = _png_chunks(path)
     width, height, depth, kind = struct.unpack(">IIBB", chunks[b"IHDR"][:10])
     frames = int.from_bytes(chunks.get(b"acTL", b"")[:4], "big")
@@ -181,17 +181,13 @@ def inspect_png(path: Path) -> Picture:
         return imagecodecs.png_decode(path.read_bytes())
 
     dtype = np.dtype(np.uint16 if depth == 16 else np.uint8)
-    return Picture(
+    block = chunks.get(b"eXIf") or None
+    picture = Picture(
         *(path, width, height, kind in (2, 3, 6), dtype, load),
         alpha=kind in (4, 6) or b"tRNS" in chunks,
         left_out=several_note(frames, "is an animation of"),
-        orientation=orientation_in(chunks.get(b"eXIf")),
+        orientation=orientation_in(block),
     )
-
-
-def png_metadata(path: Path) -> Metadata:
-    """Collect the metadata of a PNG file."""
-    chunks, _ = _png_chunks(path)
     icc = xmp = dpi = None
     name, _, rest = chunks.get(b"iCCP", b"").partition(b"\0")
     if name and rest[:1] == b"\0":
@@ -203,7 +199,7 @@ def png_metadata(path: Path) -> Metadata:
     if len(chunks.get(b"pHYs", b"")) == 9:
         x, y, unit = struct.unpack(">IIB", chunks[b"pHYs"])
         dpi = (x * INCH_IN_METRES, y * INCH_IN_METRES) if unit == 1 and x and y else None
-    return Metadata(icc=icc, exif=chunks.get(b"eXIf") or None, xmp=xmp, dpi=dpi)
+    return picture, Metadata(icc=icc, exif=block, xmp=xmp, dpi=dpi)
 
 
 def _png_chunks(path: Path) -> tuple[dict[bytes, bytes], int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -113,7 +114,14 @@ def read_metadata(path: PathLike, *, raw_mode: RawMode = "display") -> Metadata:
     path = Path(path)
     kind = format_of(path)
     with explained(path):
-        found = camera.raw_metadata(path, raw_mode) if kind == "raw" else _METADATA[kind](path)
+        if kind == "raw":
+            found = camera.raw_metadata(path, raw_mode)
+        elif kind == "tiff":
+            found = tiff_metadata(path)
+        elif kind == "jpeg":
+            found = formats.jpeg_metadata(path)
+        else:
+            found = _PLAIN[kind](path)[1]
         return checked(found, path)
 
 
@@ -178,21 +186,14 @@ def inspect(
             elif kind == "raw":
                 pictures.append(camera.inspect_raw(file, balance=balance, mode=raw_mode))
             else:
-                pictures.append(_INSPECT[kind](file))
+                pictures.append(_PLAIN[kind](file)[0])
     return pictures
 
 
-_INSPECT: dict[str, Callable[[Path], Picture]] = {
+#: What reads a header with its metadata, of formats that have no choices and one picture a file.
+_PLAIN: dict[str, Callable[[Path], tuple[Picture, Metadata]]] = {
     "png": formats.inspect_png,
-    "webp": lambda path: formats.inspect_by_pillow(path, "WEBP")[0],
-    "bmp": lambda path: formats.inspect_by_pillow(path, "BMP")[0],
+    "webp": partial(formats.inspect_by_pillow, kind="WEBP"),
+    "bmp": partial(formats.inspect_by_pillow, kind="BMP"),
     "heif": camera.inspect_heif,
-}
-_METADATA: dict[str, Callable[[Path], Metadata]] = {
-    "tiff": tiff_metadata,
-    "jpeg": formats.jpeg_metadata,
-    "png": formats.png_metadata,
-    "webp": lambda path: formats.inspect_by_pillow(path, "WEBP")[1],
-    "bmp": lambda path: formats.inspect_by_pillow(path, "BMP")[1],
-    "heif": camera.heif_metadata,
 }

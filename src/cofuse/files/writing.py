@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -264,21 +263,17 @@ def write_json(path: PathLike, data: Mapping[str, Any], *, overwrite: bool = Fal
 
 def plain(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Turn values into what JSON knows: NaN and infinities into None, paths into text."""
-    return {str(key): _plain(item) for key, item in facts.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic | np.ndarray):
-        value = value.tolist()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return plain(value)
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if value is None or isinstance(value, bool | int):
-        return value
+    text = json.dumps(facts, default=_plainer, ensure_ascii=False)
     # A file's name may hold bytes that are no text; JSON cannot.
-    return str(value).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    found: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
+    return found
+
+
+def _plainer(value: Any) -> Any:
+    """Turn what JSON does not know into what it knows better."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if dataclasses.is_dataclass(value):
+        return vars(value)
+    return dict(value) if isinstance(value, Mapping) else str(value)
