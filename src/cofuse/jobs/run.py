@@ -228,21 +228,16 @@ def _whole(
 
 
 def noise_of_files(
-    inputs: Sequence[str],
-    reading: Reading,
-    aligning: Aligning,
+    request: Request,
     *,
     output: Path | None = None,
     plot: Path | None = None,
-    overwrite: bool = False,
     progress: ProgressCallback = silent,
 ) -> tuple[NoiseLaw, Stack]:
     """Estimate the noise of frames as fusing would; returns it and the aligned frames.
 
     The law is written to ``output``, as JSON, and a plot of it to ``plot``, where these are given.
     """
-    writing = Writing(overwrite=overwrite)
-    request = Request(tuple(inputs), Path(), reading, aligning, writing=writing)
     check_options(request)
     from cofuse.sensor.plot import plot_noise
 
