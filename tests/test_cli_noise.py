@@ -242,12 +242,13 @@ def test_what_cannot_be_written_or_read_is_refused(place, refused):
         (): "no frames were given; name picture files, a folder or a TIFF",
         ("nowhere",): "nowhere does not exist; expected a picture file, check the path",
         ("stack", "--nose"): "there is no option --nose; see cofuse noise --help",
-        ("stack", "--plot", "noise.pdf"): "noise.pdf is no name of a plot; name it .png",
+        ("stack", "--plot", "noise.pdf"): "noise.pdf has suffix '.pdf', which names no picture "
+        "format; use one of .png, .tif, .tiff, .jpg, .jpeg, .webp, .bmp, .ome.tif, .ome.tiff",
         ("stack", "-o", "x.png", "--plot", "x.png"): "two outputs have the same file name, x.png; "
         "give each its own",
         ("stack", "--plot", "stack/01.png", "--overwrite"): "01.png is one of the frames or files "
         "read; write the result elsewhere",
-        ("stack", "--reference", "4"): "the reference is frame 4; expected a number from 1 to 3",
+        ("stack", "--reference", "4"): "--reference is 4; expected a whole number from 1 to 3",
         ("stack", "--frames", "7"): "the frames '7' are not among the 3 there are; expected "
         "numbers from 1 to 3, the smaller first",
         ("stack", "--transforms", "none.json"): "none.json cannot be opened: No such file or "

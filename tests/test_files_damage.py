@@ -19,7 +19,7 @@ from PIL import Image
 import cofuse
 from cofuse.errors import CofuseError
 from cofuse.files import read_alpha, read_image, read_stack
-from cofuse.files.jpeg import jpeg_without_metadata
+from cofuse.files.formats import jpeg_without_metadata
 from tests.command_line import command, run
 
 END = b"\xff\xd9"

@@ -12,8 +12,14 @@ from pathlib import Path
 import pytest
 
 from cofuse.errors import CofuseError
-from cofuse.files.locks import hidden_name, is_abandoned, locked, who
-from cofuse.files.transaction import Transaction, clear_leftovers
+from cofuse.files.locks import locked
+from cofuse.files.transaction import (
+    Transaction,
+    clear_leftovers,
+    hidden_name,
+    is_abandoned,
+    who,
+)
 from tests.command_line import contents
 
 #: Kills children at the first, second, … call that changes the disk, until one lives to the end.
@@ -167,7 +173,7 @@ def test_links_are_written_through(tmp_path):
 
 def dead_name() -> str:
     """A hidden name of a process that has ended."""
-    script = "from cofuse.files.locks import hidden_name; print(hidden_name())"
+    script = "from cofuse.files.transaction import hidden_name; print(hidden_name())"
     return subprocess.check_output([sys.executable, "-c", script], text=True, timeout=120).strip()
 
 

@@ -23,7 +23,7 @@ from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import SAMPLE_NAMES, sample_picture
 from cofuse.files import (
     check_destination,
-    check_output,
+    check_format,
     encoding,
     plain,
     read_alpha,
@@ -135,9 +135,9 @@ def test_fewer_bits_only_when_asked_for(tmp_path, suffix, dtype):
     path, image = tmp_path / f"a{suffix}", picture(dtype, 3)
     words = (dtype, ".tif", "depth=8", *([".png"] if dtype == "uint16" else []))
     refuse(path, *words, call=lambda: write_image(path, image))
-    refuse(path, *words, call=lambda: check_output(path, overwrite=False, dtype=dtype))
+    refuse(path, *words, call=lambda: check_format(path, dtype=dtype))
     refuse(path, "depth=8", call=lambda: write_image(path, image, depth=16))
-    assert check_output(path, overwrite=False, dtype=dtype, depth=8) == path
+    check_format(path, dtype=dtype, depth=8)
     assert read_image(write_image(path, image, depth=8)).dtype == np.uint8
 
 
@@ -169,23 +169,24 @@ def test_names(tmp_path):
     refuse(path, "ordinary", call=lambda: write_image(path, picture("uint8", 1), overwrite=True))
 
 
-def test_check_output_checks_without_writing(tmp_path):
-    assert check_output(str(tmp_path / "a.png"), overwrite=False) == tmp_path / "a.png"
+def test_names_are_checked_without_writing(tmp_path):
+    check_format(str(tmp_path / "a.png"))
     assert check_destination(tmp_path / "a.json", overwrite=False) == tmp_path / "a.json"
     assert list(tmp_path.iterdir()) == []
-    for name, words in {"a.gif": ".gif", "none/a.png": "does not exist"}.items():
-        path = tmp_path / name
-        refuse(path, words, call=lambda path=path: check_output(path, overwrite=False))
+    path = tmp_path / "a.gif"
+    refuse(path, ".gif", call=lambda: check_format(path))
+    path = tmp_path / "none/a.png"
+    refuse(path, "does not exist", call=lambda: check_destination(path, overwrite=False))
 
 
 def test_existing_file(tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(b"precious")
     refuse(path, "exists; pass `overwrite=True` to replace it")
-    refuse(path, "exists", call=lambda: check_output(path, overwrite=False))
+    refuse(path, "exists", call=lambda: check_destination(path, overwrite=False))
     assert path.read_bytes() == b"precious"
     image = picture("uint8", 3)
-    assert check_output(path, overwrite=True) == path
+    assert check_destination(path, overwrite=True) == path
     write_image(path, image, overwrite=True)
     np.testing.assert_array_equal(read_with_opencv(path), image)
     assert list(tmp_path.iterdir()) == [path]
@@ -369,7 +370,7 @@ def test_bad_depth_quality_and_alpha(tmp_path):
     with pytest.raises(CofuseError, match="`depth` is 12"):
         write_image(path, image, depth=12)
     with pytest.raises(CofuseError, match="`depth` is '8'"):
-        check_output(path, overwrite=False, depth="8")
+        check_format(path, depth="8")
     with pytest.raises(CofuseError, match="NaN"):
         write_image(path, np.full((3, 3), np.nan), depth=8)
     for quality in (0, 101, 50.5):
@@ -381,7 +382,7 @@ def test_bad_depth_quality_and_alpha(tmp_path):
     for name in ("a.jpg", "a.bmp"):
         path = tmp_path / name
         refuse(path, "transparency", call=lambda p=path: write_image(p, image, alpha=alpha))
-        refuse(path, ".png", call=lambda p=path: check_output(p, overwrite=False, alpha=True))
+        refuse(path, ".png", call=lambda p=path: check_format(p, alpha=True))
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,9 @@ from cofuse.errors import CofuseError
 from cofuse.evaluation.metrics import psnr
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
 from cofuse.files import Metadata, read_image, read_stack, write_image
-from cofuse.jobs import Maps, Reading
-from cofuse.jobs.frames import read_frames
+from cofuse.jobs import Reading, Request
+from cofuse.jobs.frames import Frames, read_frames
 from cofuse.jobs.options import parse_range
-from cofuse.jobs.outputs import z_distance
 from cofuse.progress import Progress
 from tests.command_line import PLAN, contents, run
 from tests.test_files_samples import ICC, exif_block
@@ -193,10 +192,10 @@ def test_every_frame_knows_its_file_whatever_pages_the_others_have(place, small)
     write_image("a.tif", frames[0])
     tifffile.imwrite("b.tif", np.stack(frames[1:4]), photometric="minisblack")
     write_image("c.tif", frames[4])
-    found = read_frames(("a.tif", "b.tif", "c.tif"), Reading())
-    assert [file.name[0] for file in found.sources] == list("abbbc")
-    found = read_frames(("b.tif", "a.tif", "c.tif"), Reading(frames="3-5"))
-    assert [file.name[0] for file in found.sources] == list("bac")
+    found = read_frames(Request(("a.tif", "b.tif", "c.tif"), Path()))
+    assert [picture.path.name[0] for picture in found.pictures] == list("abbbc")
+    found = read_frames(Request(("b.tif", "a.tif", "c.tif"), Path(), Reading(frames="3-5")))
+    assert [picture.path.name[0] for picture in found.pictures] == list("bac")
     for k, n in enumerate((3, 0, 4)):
         assert np.array_equal(found.stack[k], frames[n])
 
@@ -384,7 +383,7 @@ def test_reference_stays_as_it_is(moved, capsys, refused):
     said = report_of(capsys, "fuse", *FRAMES, *chosen)["alignment"]
     assert said["reference"] == "f1.png" and said["matrices"][0] == np.eye(3).tolist()
     wrong = ("-o", "y.png", "--reference")
-    refused("fuse", *FRAMES, *wrong, 5, words=("frame 5", "1 to 4"))
+    refused("fuse", *FRAMES, *wrong, 5, words=("--reference is 5", "1 to 4"))
     for number in (0, -1):
         refused("fuse", *FRAMES, *wrong, number, words=(f"--reference is {number}", "1 or more"))
 
@@ -609,12 +608,18 @@ def test_depth_of_one_frame_is_refused_before_the_work(grey, refused, option):
     count=st.integers(2, 9),
 )
 def test_distance_grows_with_the_frames_left_out_between(z, first, step, count):
-    known = Metadata(pixel_size=(1.0, 1.0, z))
     places = [first + step * k for k in range(count)]
-    assert z_distance(Maps(), known, places) == pytest.approx(z * step)
-    assert z_distance(Maps(z_step=3.0), known, places) == 3.0
-    assert z_distance(Maps(), known, [*places, places[-1] + step + 1]) is None
-    assert z_distance(Maps(), Metadata(), places) is None
+
+    def distance(taken: list[int], known: Metadata) -> float | None:
+        stack = cofuse.Stack.from_arrays([np.zeros((2, 2), np.uint8)] * len(taken))
+        frames = Frames(Request((), Path()), stack, {}, tuple(taken), (), None, 0)
+        vars(frames)["metadata"] = known  # as if it had been read
+        return frames.distance(range(len(taken)))
+
+    known = Metadata(pixel_size=(1.0, 1.0, z))
+    assert distance(places, known) == pytest.approx(z * step)
+    assert distance([*places, places[-1] + step + 1], known) is None
+    assert distance(places, Metadata()) is None
 
 
 def test_sizes_of_ome_files_are_used(place, small):

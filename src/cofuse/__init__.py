@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cofuse.files import Metadata, read_image, read_metadata, read_stack, write_image
     from cofuse.fusion import PRESETS, AutoSettings, FastSettings, PaperSettings, fuse
     from cofuse.images import Fusion, Stack
-    from cofuse.jobs.report import Outcome
+    from cofuse.jobs.outputs import Outcome
     from cofuse.jobs.run import fuse_files
     from cofuse.learning import (
         LearnedOperator,
@@ -73,7 +73,7 @@ _HOMES = {
     "files": "Metadata read_image read_metadata read_stack write_image",
     "fusion": "PRESETS AutoSettings FastSettings PaperSettings fuse",
     "images": "Fusion Stack",
-    "jobs.report": "Outcome",
+    "jobs.outputs": "Outcome",
     "jobs.run": "fuse_files",
     "learning": "LearnedOperator LearningSettings learn_operator sample_patches",
     "operators": "AnalysisOperator load_operator",

@@ -134,18 +134,9 @@ class Printing:
             yield silent
             return
         from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Bars
 
-        bars = Bars(
-            TextColumn("{task.description:>16}"),
-            BarColumn(),
-            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            TimeRemainingColumn(),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
+        bars = Bars(console=Console(stderr=True), transient=True)
         tasks = {}
 
         def show(progress: Progress) -> None:
@@ -184,8 +175,8 @@ def check_empty(folder: Path, *, overwrite: bool) -> None:
 
     It is not made here, but with the files, by a `Transaction`.
     """
+    from cofuse.files import check_folder
     from cofuse.files.transaction import clear_leftovers
-    from cofuse.jobs.outputs import check_folder
 
     for place in (folder, folder.parent):
         clear_leftovers(place)

@@ -20,9 +20,6 @@ from cofuse.jobs.options import Request
 if TYPE_CHECKING:
     from cofuse.jobs.batch import Result
 
-#: States of stacks that are not done.
-_LEFT = ("in work", "failed")
-
 
 @dataclass(frozen=True)
 class BatchAligning(PlacingOptions):
@@ -85,7 +82,7 @@ def batch(
     dry_run
         List the stacks and what would be done; do nothing.
     """
-    from cofuse.jobs.batch import SUMMARY, Batch
+    from cofuse.jobs.batch import LEFT, SUMMARY, Batch
     from cofuse.jobs.grouping import find_groups
 
     start = time.perf_counter()
@@ -126,30 +123,24 @@ def batch(
         Interruption.check()
         for warning in result.warnings:
             say(f"warning: {group.name}: {in_options(warning, ['batch'])}")
-        if (not printing.quiet or result.state in _LEFT) and result != results.get(group.name):
+        if (not printing.quiet or result.state in LEFT) and result != results.get(group.name):
             say(f"[{number}/{len(groups)}] {group.name}: {in_options(str(result), ['batch'])}")
         results[group.name] = result
     outcome = jobs.write_summary(groups, [results[group.name] for group in groups])
     words = f"{_table(outcome)}, {time.perf_counter() - start:.1f} s: {output}"
     printing.result(jobs.facts(outcome), words)
-    return int(any(result.state in _LEFT for result in outcome))
+    return int(any(result.state in LEFT for result in outcome))
 
 
 def _table(results: Sequence[Result]) -> str:
     """Lay out the stacks and their states, with a count of each state in the last line."""
     rows = [("stack", "frames", "size", "sigma", "seconds", "state")]
     for result in results:
-        known = result.width is not None
-        rows.append(
-            (
-                result.name,
-                str(result.frames),
-                f"{result.width}x{result.height}" if known else "-",
-                f"{result.sigma:.1f}" if known else "-",
-                f"{result.seconds:.1f}" if known else "-",
-                result.state + (f": {result.reason}" if result.reason else ""),
-            )
-        )
+        facts = ("-", "-", "-")
+        if result.width is not None:
+            size = f"{result.width}x{result.height}"
+            facts = (size, f"{result.sigma:.1f}", f"{result.seconds:.1f}")
+        rows.append((result.name, str(result.frames), *facts, str(result)))
     counts = Counter(result.state for result in results)
     last = ", ".join(f"{count} {state}" for state, count in counts.items())
     return in_options("\n".join([*columns(rows, left=(0, 5)), last]), ["batch"])

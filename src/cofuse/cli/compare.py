@@ -80,7 +80,7 @@ def compare(
         What to do with a frame, a JPEG file, whose packed pixels are damaged: refuse it, or warn
         and take what could be decoded.
     """
-    from cofuse.jobs.report import frame_facts  # takes a while to load
+    from cofuse.jobs.frames import frame_facts  # takes a while to load
 
     noise_given = read_noise(sigma, noise)  # refuses wrong values before anything is read
     wanted = list(dict.fromkeys(split_names(methods)))

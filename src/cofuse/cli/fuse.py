@@ -103,7 +103,7 @@ def fuse(
     reading, aligning, fusing, maps, writing
         Options in groups.
     """
-    from cofuse.jobs.report import alignment_facts
+    from cofuse.jobs.frames import alignment_facts
     from cofuse.jobs.run import Job
 
     start = time.perf_counter()

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from cofuse.cli.application import Output, Overwrite, Printing, columns
 from cofuse.cli.fuse import PlacingOptions, ReadingOptions, check_pictures
 from cofuse.images import Stack
+from cofuse.jobs import Request, Writing
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.law import WAVELENGTHS
 from cofuse.sensor.plot import luminance_and_chroma
@@ -46,23 +47,16 @@ def noise(
         Write the law of the noise to this file, as JSON: with --noise of cofuse fuse, batch and
         compare it is used again, also for other frames of the same camera and sensitivity.
     plot
-        Write a plot of it, against brightness and against frequency, to this file, .png.
+        Write a plot of it, against brightness and against frequency, to this picture file.
     reading, aligning
         Options in groups. Frames are aligned first, because they are compared.
     """
     from cofuse.jobs.run import noise_of_files
 
     check_pictures(pictures, "noise")
+    request = Request(pictures, Path(), reading, aligning, writing=Writing(overwrite=overwrite))
     with printing.progress() as progress:
-        law, stack = noise_of_files(
-            pictures,
-            reading,
-            aligning,
-            output=output,
-            plot=plot,
-            overwrite=overwrite,
-            progress=progress,
-        )
+        law, stack = noise_of_files(request, output=output, plot=plot, progress=progress)
     facts = {"frames": stack.names, "sigma_counts": law.sigma * (stack.white / 255.0)}
     printing.result(facts | law.facts(), noise_table(law, stack))
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from cofuse.errors import CofuseError
 from cofuse.files.decoding import Picture, RawMode, check_size, explained, several_note
-from cofuse.files.jpeg import jpeg_metadata
+from cofuse.files.formats import jpeg_metadata
 from cofuse.files.metadata import Metadata, tiff_metadata
 from cofuse.images import Pixels
 
@@ -47,7 +47,7 @@ def inspect_raw(path: Path, *, balance: list[float] | None, mode: RawMode) -> Pi
             )
         return pixels[..., 0].copy() if pixels.shape[2:] == (1,) else pixels
 
-    return Picture(str(path), width, height, colour, np.dtype(np.uint16), load)
+    return Picture(path, width, height, colour, np.dtype(np.uint16), load)
 
 
 def raw_metadata(path: Path, mode: RawMode) -> Metadata:
@@ -91,8 +91,8 @@ def white_balance(path: Path) -> list[float] | None:
     return [*balance[:3], balance[3] or balance[1]]
 
 
-def inspect_heif(path: Path) -> Picture:
-    """Read the header of a HEIC file; of several pictures the primary one counts."""
+def inspect_heif(path: Path) -> tuple[Picture, Metadata]:
+    """Read header and metadata of a HEIC file; of several pictures the primary one counts."""
     heif = _opened_heif(path)
     (width, height), (mode, _, bits), count = heif.size, heif.mode.partition(";"), len(heif)
     check_size(path, width, height)
@@ -107,14 +107,9 @@ def inspect_heif(path: Path) -> Picture:
 
     dtype = np.dtype(np.uint16 if bits else np.uint8)
     note, alpha = several_note(count, which="primary one"), mode.endswith("A")
-    return Picture(str(path), width, height, channels > 2, dtype, load, alpha, note)
-
-
-def heif_metadata(path: Path) -> Metadata:
-    """Collect the metadata of a HEIC file."""
-    info = _opened_heif(path).info
-    icc, block, xmp = (info.get(name) or None for name in ("icc_profile", "exif", "xmp"))
-    return Metadata(icc=icc, exif=block, xmp=xmp)
+    icc, block, xmp = (heif.info.get(name) or None for name in ("icc_profile", "exif", "xmp"))
+    picture = Picture(path, width, height, channels > 2, dtype, load, alpha, note)
+    return picture, Metadata(icc=icc, exif=block, xmp=xmp)
 
 
 def _opened_heif(path: Path) -> Any:

@@ -7,14 +7,19 @@ it declares, and a way to decode the pixels later.
 from __future__ import annotations
 
 import logging
+import math
+import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
 from cofuse.errors import CofuseError
+from cofuse.files import exif
 from cofuse.images import Pixels
 from cofuse.images.pixels import describe, white_of_type
 
@@ -26,6 +31,12 @@ OnDamage = Literal["refuse", "warn"]
 
 #: A header that declares more pixels is taken for a decompression bomb.
 _MOST_PIXELS = 1_000_000_000
+
+#: What to convert a Pillow mode into; modes that are not here are refused.
+_PILLOW_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBA": "RGBA"}
+
+#: Taken to change Python's warning filters, which all threads share.
+warnings_lock = threading.Lock()
 
 #: The most bytes that deflate packs into one.
 DEFLATE_RATIO = 1032
@@ -40,7 +51,7 @@ for _codec in ("PIL", "imagecodecs", "tifffile"):
 class Picture:
     """One picture of a file, as its header declares it."""
 
-    label: str  # the file, and the page where it has several: for messages
+    path: Path
     width: int  # of the stored pixels
     height: int
     colour: bool  # RGB, or else grey
@@ -50,6 +61,12 @@ class Picture:
     left_out: str = ""  # what in the file is not read, in words that follow the label
     white: float | None = None  # the largest value in use, where the header says it
     orientation: int = 1  # how stored rows and columns are turned, 1-8 as EXIF counts
+    page: int | None = None  # the number of its page where the file has several
+
+    @property
+    def label(self) -> str:
+        """The file, and the page where it has several: for messages."""
+        return str(self.path) if self.page is None else f"{self.path} page {self.page + 1}"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -128,3 +145,60 @@ def check_size(
         raise CofuseError(f"{label} declares {size}, more than {most}; crop or split the picture")
     if width * height * bits / 8 > packed * ratio + 2**16:
         raise damaged(label, f"cannot be decoded ({size} do not come out of {packed} bytes)")
+
+
+@contextmanager
+def opened_with_pillow(file: Path | BinaryIO, kind: str) -> Iterator[Any]:
+    """Open a file with the plugin of Pillow for its kind, whatever that warns of.
+
+    The plugin is called directly: ``Image.open`` would warn or refuse from 89 megapixels on, by
+    a limit that is one global variable for everyone in the process.
+    """
+    from PIL import BmpImagePlugin, JpegImagePlugin, WebPImagePlugin
+
+    plugin: Callable[[Any], Any] = {
+        "BMP": BmpImagePlugin.BmpImageFile,
+        "JPEG": JpegImagePlugin.JpegImageFile,
+        "WEBP": WebPImagePlugin.WebPImageFile,
+    }[kind]
+    with warnings_lock, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        image = plugin(file)
+    with image:
+        yield image
+
+
+def inspect_with_pillow(path: Path, kind: str) -> tuple[Picture, dict[str, Any]]:
+    """Read a header through a plugin of Pillow; returns what else it found as well."""
+    with opened_with_pillow(path, kind) as image:
+        (width, height), mode, info = image.size, image.mode, image.info
+        note = several_note(getattr(image, "n_frames", 1), "is an animation of")
+    # A JPEG block of 64 pixels takes more than a bit, run-length codes of BMP two bytes for up to
+    # 255 pixels. Of RGB the fewest bits are meant: JPEG may halve the colours.
+    bits, ratio = 8, {"JPEG": 2048.0, "BMP": 1024.0}.get(kind, math.inf)
+    if kind == "BMP" and mode in ("RGB", "RGBA"):
+        bits, ratio = 16, 1.0
+    check_size(path, width, height, bits=bits, packed=path.stat().st_size, ratio=ratio)
+    if mode not in _PILLOW_MODES:
+        raise CofuseError(f"{path} is a {mode} picture; convert it to RGB or grey first")
+    target = _PILLOW_MODES[mode]
+
+    def load() -> Pixels:
+        with opened_with_pillow(path, kind) as image:
+            return np.array(image.convert(target))
+
+    picture = Picture(
+        *(path, width, height, target != "L", np.dtype(np.uint8), load, target == "RGBA"),
+        left_out=note,
+        orientation=orientation_in(info.get("exif")),
+    )
+    return picture, info
+
+
+def orientation_in(block: bytes | None) -> int:
+    """Return the orientation of an EXIF block; 1, upright, where it holds no valid one."""
+    try:
+        value = exif.parse_block(block).number(exif.ORIENTATION) or 1
+    except ValueError:  # damaged metadata is no reason to refuse whole pixels
+        return 1
+    return int(value) if value in range(1, 9) else 1

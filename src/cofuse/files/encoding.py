@@ -16,8 +16,7 @@ import numpy as np
 from cofuse import __version__
 from cofuse.files import exif
 from cofuse.files.exif import JPEG_EXIF, Field, parse_block, serialise
-from cofuse.files.formats import PNG_XMP
-from cofuse.files.jpeg import JPEG_XMP
+from cofuse.files.formats import JPEG_XMP, PNG_XMP
 from cofuse.files.metadata import DESCRIPTION, ICC, INCH_IN_METRES, XMP, Metadata, ome_description
 from cofuse.images import Pixels
 from cofuse.images.tiles import processors

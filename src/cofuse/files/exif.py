@@ -2,7 +2,7 @@
 
 A block is a small TIFF file. Values are kept as the bytes they are stored in, so that what is not
 understood passes through whole. Many makers store offsets in their note that count from the start
-of the block, so the note stays at its offset, and everything else is placed around it.
+of the block, so the note stays at its offset, and everything else is placed behind it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ _STALE = {0x9102, 0x9290, 0x9010, 0xEA1C, 0xEA1D}
 
 _MOST_FIELDS = 1000
 _LARGEST_FIELD = 16 * 2**20
-_LARGEST_BLOCK = 32 * 2**20
-#: A maker's note farther off came from a RAW file; to keep it there would leave a useless gap.
+#: Larger blocks of metadata, of any kind, are damage or an attack.
+LARGEST_BLOCK = 32 * 2**20
+#: A maker's note farther off came from a RAW file; the gap before it would be useless.
 _FARTHEST_NOTE = 2**16
 
 
@@ -107,28 +108,24 @@ def parse_block(block: bytes | BinaryIO | None, extra: frozenset[int] = frozense
 class Directories:
     """Reads and writes directories of a TIFF file, of which an EXIF block is one.
 
-    ``first`` is the offset of the first one, ``big`` tells whether offsets have 64 bits (BigTIFF).
-    New bytes are appended to the file. The range ``hole``, behind its end, is left free for a
-    maker's note that was read there; what fits between end and hole is written there first.
+    ``first`` is the offset of the first one. What is written is appended to the file.
     """
 
-    def __init__(self, file: BinaryIO, hole: range = range(0)) -> None:
-        self._file, self._hole = file, hole
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
         self._size = file.seek(0, 2)
         # Fields may overlap in a damaged file: the bytes they take together are bounded.
-        self._left = _LARGEST_BLOCK
+        self._left = LARGEST_BLOCK
         start = self._bytes(0, 8)
         self.order = {b"II": "<", b"MM": ">"}.get(start[:2], "")
         version = struct.unpack_from(f"{self.order}H", start, 2)[0] if self.order else 0
         if version not in (42, 43):
             raise ValueError("it does not start as a TIFF file does")
-        self.big = version == 43
-        self._word = struct.Struct(self.order + ("Q" if self.big else "I"))
-        self._head = struct.Struct(self.order + ("Q" if self.big else "H"))
+        big = version == 43  # BigTIFF, whose offsets have 64 bits
+        self._word = struct.Struct(self.order + ("Q" if big else "I"))
+        self._head = struct.Struct(self.order + ("Q" if big else "H"))
         self._entry = struct.Struct(f"{self.order}HH{self._word.format[-1]}{self._word.size}s")
         self.first = self._integer(self._word.size, self._word)
-        self._low = _even(self._size)
-        self.end = max(self._low, _even(hole.stop))
 
     def _bytes(self, offset: int, count: int) -> bytes:
         if offset + count > self._size:
@@ -173,41 +170,34 @@ class Directories:
                 self._left -= size
         return fields
 
-    def reserve(self, size: int) -> int:
-        """Return the offset of free space for ``size`` bytes."""
-        if self._low + size <= self._hole.start:
-            at, self._low = self._low, _even(self._low + size)
-        else:
-            at, self.end = self.end, _even(self.end + size)
-        return at
-
-    def room(self, count: int) -> int:
-        """Return the offset of free space for a directory of ``count`` fields."""
-        return self.reserve(self._head.size + count * self._entry.size + self._word.size)
-
-    def _write(self, offset: int, data: bytes) -> None:
-        self._file.seek(offset)
-        self._file.write(data)
-
-    def add(self, fields: Fields, at: int | None = None) -> Field:
+    def add(self, fields: Fields) -> Field:
         """Write a directory that is the last of its chain, and its values; return a link to it."""
-        at = self.room(len(fields)) if at is None else at
-        table = self._head.pack(len(fields))
+        at = _even(self._size)
+        end = at + self._head.size + len(fields) * self._entry.size + self._word.size
+        table, values = self._head.pack(len(fields)), b""
         for tag, value in sorted(fields.items()):
             cell = value.data
             if len(cell) > self._word.size:
-                stays = tag == MAKER_NOTE and self._hole and value.at == self._hole.start
-                offset = value.at if stays else self.reserve(len(value.data))
-                self._write(offset, value.data)
-                cell = self._word.pack(offset)
+                there = self._stands(value)
+                cell = self._word.pack(value.at if there else _even(end) + len(values))
+                values += b"" if there else value.data.ljust(_even(len(value.data)), b"\0")
             count = len(value.data) // _SIZES[value.kind]
             table += self._entry.pack(tag, value.kind, count, cell)
-        self._write(at, table + self._word.pack(0))
-        return Field(LONG8 if self.big else LONG, self._word.pack(at))
+        table = (table + self._word.pack(0)).ljust(_even(end) - at, b"\0")
+        self._file.seek(self._size)
+        self._file.write(bytes(at - self._size) + table + values)
+        self._size = self._file.tell()
+        return Field(LONG if self._word.size == 4 else LONG8, self._word.pack(at))
+
+    def _stands(self, value: Field) -> bool:
+        """Whether a value stands in the file already, at the offset where it was read."""
+        self._file.seek(value.at)
+        return self._file.read(len(value.data)) == value.data
 
     def begin_with(self, link: Field) -> None:
         """Make the directory that a link points to the first one."""
-        self._write(self._word.size, link.data)
+        self._file.seek(self._word.size)
+        self._file.write(link.data)
 
 
 def updated(exif: Exif, width: int, height: int, dpi: tuple[float, float] | None) -> Exif:
@@ -242,39 +232,32 @@ def _fraction(value: float) -> tuple[int, int]:
 def serialise(exif: Exif, *, big: bool = False, most: int | None = None) -> bytes | None:
     """Lay out a block, a TIFF file without pixels, with the offsets of a BigTIFF file if ``big``.
 
-    To keep to ``most`` bytes the maker's note is moved, then left out. Returns None where that does
-    not suffice.
+    To keep to ``most`` bytes the maker's note is left out; None where that does not suffice.
     """
-    attempts = [exif.photo]
-    if note := exif.photo.get(MAKER_NOTE):
-        attempts.append(exif.photo | {MAKER_NOTE: replace(note, at=0)})
-        attempts.append({tag: exif.photo[tag] for tag in exif.photo if tag != MAKER_NOTE})
-    for photo in attempts:
+    block = _lay_out(exif, big)
+    if most is not None and len(block) > most:
+        photo = {tag: value for tag, value in exif.photo.items() if tag != MAKER_NOTE}
         block = _lay_out(replace(exif, photo=photo), big)
-        if most is None or len(block) <= most:
-            return block
-    return None
+    return block if most is None or len(block) <= most else None
 
 
 def _lay_out(exif: Exif, big: bool) -> bytes:
     """Lay out a block with the maker's note at its offset, if that is near."""
     letters, values = ("HHHQ", (43, 8, 0, 0)) if big else ("HI", (42, 0))
-    header = (b"II" if exif.order == "<" else b"MM") + struct.pack(exif.order + letters, *values)
+    start = (b"II" if exif.order == "<" else b"MM") + struct.pack(exif.order + letters, *values)
     note = exif.photo.get(MAKER_NOTE, Field(0, b""))
-    kept = len(note.data) > 8 and len(header) <= note.at <= _FARTHEST_NOTE
-    hole = range(note.at, note.at + len(note.data)) if kept else range(0)
-    file = io.BytesIO(header)
-    block = Directories(file, hole)
+    if len(start) <= note.at <= _FARTHEST_NOTE:
+        start = start.ljust(note.at, b"\0") + note.data
+    file = io.BytesIO(start)
+    block = Directories(file)
     image, photo = exif.image, exif.photo
-    # Simple readers expect the first directory first; it points to the others.
-    first = block.room(len(image) + bool(photo) + bool(exif.gps))
     if exif.interop and photo:
         photo = photo | {INTEROP_IFD: block.add(exif.interop)}
     for tag, fields in ((EXIF_IFD, photo), (GPS_IFD, exif.gps)):
         if fields:
             image = image | {tag: block.add(fields)}
-    block.begin_with(block.add(image, first))
-    return file.getvalue().ljust(block.end, b"\0")
+    block.begin_with(block.add(image))
+    return file.getvalue()
 
 
 def _even(offset: int) -> int:

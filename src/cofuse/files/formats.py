@@ -1,95 +1,173 @@
-"""PNG, WebP and BMP: headers, metadata and pixels; and what Pillow says of a header."""
+"""JPEG, PNG, WebP and BMP: headers, metadata and pixels.
+
+libjpeg-turbo decodes damaged pixels of JPEG as well as it can, and warns. Pillow, OpenCV and
+imagecodecs drop the warning, so that a half-grey frame would look like any other. simplejpeg raises
+it; its pixels are the same, to the bit.
+"""
 
 from __future__ import annotations
 
-import math
+import re
 import struct
-import threading
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
 from cofuse.errors import CofuseError
-from cofuse.files import exif
-from cofuse.files.decoding import DEFLATE_RATIO, Picture, check_size, several_note
-from cofuse.files.metadata import INCH_IN_METRES, LARGEST_BLOCK, MOST_BOXES, Metadata
+from cofuse.files.decoding import (
+    DEFLATE_RATIO,
+    OnDamage,
+    Picture,
+    check_size,
+    inspect_with_pillow,
+    opened_with_pillow,
+    orientation_in,
+    several_note,
+    warnings_lock,
+)
+from cofuse.files.exif import LARGEST_BLOCK, Field, parse_block
+from cofuse.files.metadata import INCH_IN_METRES, Metadata
 from cofuse.images import Pixels
 
-#: Taken to change Python's warning filters, which all threads share.
-warnings_lock = threading.Lock()
+#: What a JPEG file puts before an XMP packet, and before each part of a colour profile.
+JPEG_XMP, _ICC = b"http://ns.adobe.com/xap/1.0/\0", b"ICC_PROFILE\0"
 
-#: What to convert a Pillow mode into; modes that are not here are refused.
-_PILLOW_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBA": "RGBA"}
+_SCAN, _PROGRESSIVE, _METADATA = 0xDA, 0xC2, {*range(0xE0, 0xF0), 0xFE}
+_END = b"\xff\xd9"
+#: Among packed pixels a marker is 0xff followed neither by zero nor by a restart.
+_MARKER = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd8]")
+
+#: The index of a multi-picture file: the tag of its table, the class of an entry.
+_ENTRIES, _CLASS, _PREVIEW = 0xB002, 0xFF0000, 0x010000
+
+#: What libjpeg says of damaged pixels. Other complaints are about headers, which webcams write as
+#: they like, or say that simplejpeg does not know how colours are subsampled.
+_DAMAGE = ("Corrupt JPEG data: ", "Premature end of JPEG file", "Inconsistent progression")
+
+#: More segments or chunks in a file are damage or an attack.
+_MOST_BOXES = 100_000
 
 PNG_XMP = b"XML:com.adobe.xmp"
 _WANTED = {b"IHDR", b"acTL", b"eXIf", b"iCCP", b"pHYs", b"iTXt", b"tRNS"}
 
 
-@contextmanager
-def opened_with_pillow(file: Path | BinaryIO, kind: str) -> Iterator[Any]:
-    """Open a file with the plugin of Pillow for its kind, whatever that warns of.
-
-    The plugin is called directly: ``Image.open`` would warn or refuse from 89 megapixels on, by
-    a limit that is one global variable for everyone in the process.
-    """
-    from PIL import BmpImagePlugin, JpegImagePlugin, WebPImagePlugin
-
-    plugin: Callable[[Any], Any] = {
-        "BMP": BmpImagePlugin.BmpImageFile,
-        "JPEG": JpegImagePlugin.JpegImageFile,
-        "WEBP": WebPImagePlugin.WebPImageFile,
-    }[kind]
-    with warnings_lock, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        image = plugin(file)
-    with image:
-        yield image
-
-
-def inspect_with_pillow(path: Path, kind: str) -> tuple[Picture, dict[str, Any]]:
-    """Read a header through a plugin of Pillow; returns what else it found as well."""
-    with opened_with_pillow(path, kind) as image:
-        (width, height), mode, info = image.size, image.mode, image.info
-        note = several_note(getattr(image, "n_frames", 1), "is an animation of")
-    # A JPEG block of 64 pixels takes more than a bit, run-length codes of BMP two bytes for up to
-    # 255 pixels. Of RGB the fewest bits are meant: JPEG may halve the colours.
-    bits, ratio = 8, {"JPEG": 2048.0, "BMP": 1024.0}.get(kind, math.inf)
-    if kind == "BMP" and mode in ("RGB", "RGBA"):
-        bits, ratio = 16, 1.0
-    check_size(path, width, height, bits=bits, packed=path.stat().st_size, ratio=ratio)
-    if mode not in _PILLOW_MODES:
-        raise CofuseError(f"{path} is a {mode} picture; convert it to RGB or grey first")
-    target = _PILLOW_MODES[mode]
+def inspect_jpeg(path: Path, *, on_damage: OnDamage) -> Picture:
+    """Read the header of a JPEG file; of a multi-picture file (MPO) that of the first picture."""
+    picture, info = inspect_with_pillow(path, "JPEG")
+    left_out = several_note(_picture_count(info.get("mp", b"")))
 
     def load() -> Pixels:
-        with opened_with_pillow(path, kind) as image:
-            return np.array(image.convert(target))
+        import imagecodecs
+        import simplejpeg
 
-    picture = Picture(
-        *(str(path), width, height, target != "L", np.dtype(np.uint8), load, target == "RGBA"),
-        left_out=note,
-        orientation=_orientation(info.get("exif")),
-    )
-    return picture, info
+        data = path.read_bytes()
+        with suppress(ValueError):
+            kind = "RGB" if picture.colour else "GRAY"
+            pixels: Pixels = simplejpeg.decode_jpeg(data, colorspace=kind)
+            return pixels if picture.colour else pixels[..., 0]
+        pixels = imagecodecs.jpeg8_decode(data)  # raises where nothing can be decoded
+        complaint = _complaint_about_pixels(data)
+        if complaint is None:
+            return pixels
+        if not complaint.startswith(_DAMAGE):
+            return picture.load()  # Pillow notices at least where a file was cut
+        damage = complaint.removeprefix(_DAMAGE[0]) + _blank_end(pixels)
+        if on_damage == "refuse":
+            raise CofuseError(
+                f"{path} is damaged ({damage}); copy the file again, or set on_damage to "
+                "'warn' to take it as it is"
+            )
+        with warnings_lock:  # another thread may have silenced them for Pillow
+            warnings.warn(f"{path} is damaged ({damage}); taken as it is", stacklevel=2)
+        return pixels
+
+    return replace(picture, load=load, left_out=left_out)
 
 
-def _orientation(block: bytes | None) -> int:
-    """Return the orientation of an EXIF block; 1, upright, where it holds no valid one."""
+def jpeg_metadata(file: Path | BinaryIO) -> Metadata:
+    """Collect the metadata that stands before the pixels of a JPEG file."""
+    with opened_with_pillow(file, "JPEG") as image:
+        info, segments = image.info, [data for _, data in image.applist]
+    # Parts of a profile are numbered and come in any order.
+    profile = sorted(data for data in segments if data.startswith(_ICC))
+    icc = b"".join(data[len(_ICC) + 2 :] for data in profile) or None
+    packets = (data.removeprefix(JPEG_XMP) for data in segments if data.startswith(JPEG_XMP))
+    scale = {1: 1.0, 2: 2.54}.get(info.get("jfif_unit"), 0.0)
+    x, y = (scale * density for density in info.get("jfif_density", (0, 0)))
+    dpi = (x, y) if x and y else None
+    return Metadata(icc=icc, exif=info.get("exif"), xmp=next(packets, None), dpi=dpi)
+
+
+def _picture_count(index: bytes) -> int:
+    """Count the pictures that the index of a multi-picture file lists, without previews."""
     try:
-        value = exif.parse_block(block).number(exif.ORIENTATION) or 1
-    except ValueError:  # damaged metadata is no reason to refuse whole pixels
+        found = parse_block(index, frozenset({_ENTRIES}))
+    except ValueError:
         return 1
-    return int(value) if value in range(1, 9) else 1
+    table = found.image.get(_ENTRIES, Field(0, b"")).data
+    kinds = struct.iter_unpack(f"{found.order}I12x", table[: len(table) // 16 * 16])
+    return sum(int(kind) & _CLASS != _PREVIEW for (kind,) in kinds)
 
 
-def inspect_png(path: Path) -> Picture:
-    """Read the header of a PNG file."""
+def jpeg_without_metadata(data: bytes) -> bytes:
+    """Return what a decoder needs of a JPEG file's first picture: tables, headers, packed pixels.
+
+    A missing end marker is added, except to progressive files: where these have several scans,
+    only the marker shows that none is missing.
+    """
+    parts, place, in_scan, progressive, end = [b"\xff\xd8"], 2, False, False, _END
+    for _ in range(_MOST_BOXES):
+        found = _MARKER.search(data, place)
+        if in_scan:
+            parts.append(data[place : found.start() if found else None].rstrip(b"\xff"))
+        if found is None or found[0] == _END:
+            end = b"" if found is None and progressive else end
+            break
+        marker, start = found[0][-1], found.end()
+        # A segment is stepped over by its length; what follows may be packed pixels.
+        place = start + int.from_bytes(data[start : start + 2], "big")
+        in_scan = marker == _SCAN
+        progressive = progressive or marker == _PROGRESSIVE
+        if marker not in _METADATA:
+            parts.append(data[start - 2 : place])
+    return b"".join(parts) + end
+
+
+def _complaint_about_pixels(data: bytes) -> str | None:
+    """Return what the decoder complains of in the packed pixels of a file, None if of nothing.
+
+    Damaged metadata is ignored, and so are zeros before the end marker or in its place, as some
+    cameras write them; a zero that follows 0xff belongs to the pixels.
+    """
+    import simplejpeg
+
+    data = jpeg_without_metadata(data)
+    packed = data[:-2].rstrip(b"\0")
+    complaints = []
+    for attempt in (data, packed + b"\0" * packed.endswith(b"\xff") + data[-2:]):
+        try:
+            simplejpeg.decode_jpeg(attempt)
+            return None
+        except ValueError as error:
+            complaints.append(str(error))
+    return complaints[0]
+
+
+def _blank_end(pixels: Pixels) -> str:
+    """Say how much at the end is of one colour, as the decoder fills in what is missing."""
+    blank = (pixels == pixels[-1, -1]).reshape(len(pixels), -1).all(axis=1)
+    rows = len(pixels) if blank.all() else int(np.argmin(blank[::-1]))
+    share = rows / len(pixels)
+    return f"; the last {share:.0%} is one colour" if share >= 0.005 else ""
+
+
+def inspect_png(path: Path) -> tuple[Picture, Metadata]:
+    """Read header and metadata of a PNG file."""
     chunks, packed = _png_chunks(path)
     width, height, depth, kind = struct.unpack(">IIBB", chunks[b"IHDR"][:10])
     frames = int.from_bytes(chunks.get(b"acTL", b"")[:4], "big")
@@ -103,17 +181,13 @@ def inspect_png(path: Path) -> Picture:
         return imagecodecs.png_decode(path.read_bytes())
 
     dtype = np.dtype(np.uint16 if depth == 16 else np.uint8)
-    return Picture(
-        *(str(path), width, height, kind in (2, 3, 6), dtype, load),
+    block = chunks.get(b"eXIf") or None
+    picture = Picture(
+        *(path, width, height, kind in (2, 3, 6), dtype, load),
         alpha=kind in (4, 6) or b"tRNS" in chunks,
         left_out=several_note(frames, "is an animation of"),
-        orientation=_orientation(chunks.get(b"eXIf")),
+        orientation=orientation_in(block),
     )
-
-
-def png_metadata(path: Path) -> Metadata:
-    """Collect the metadata of a PNG file."""
-    chunks, _ = _png_chunks(path)
     icc = xmp = dpi = None
     name, _, rest = chunks.get(b"iCCP", b"").partition(b"\0")
     if name and rest[:1] == b"\0":
@@ -125,7 +199,7 @@ def png_metadata(path: Path) -> Metadata:
     if len(chunks.get(b"pHYs", b"")) == 9:
         x, y, unit = struct.unpack(">IIB", chunks[b"pHYs"])
         dpi = (x * INCH_IN_METRES, y * INCH_IN_METRES) if unit == 1 and x and y else None
-    return Metadata(icc=icc, exif=chunks.get(b"eXIf") or None, xmp=xmp, dpi=dpi)
+    return picture, Metadata(icc=icc, exif=block, xmp=xmp, dpi=dpi)
 
 
 def _png_chunks(path: Path) -> tuple[dict[bytes, bytes], int]:
@@ -133,7 +207,7 @@ def _png_chunks(path: Path) -> tuple[dict[bytes, bytes], int]:
     chunks: dict[bytes, bytes] = {}
     packed, place, size = 0, 8, path.stat().st_size
     with path.open("rb") as file:
-        for _ in range(MOST_BOXES):
+        for _ in range(_MOST_BOXES):
             file.seek(place)
             header = file.read(8)
             if len(header) < 8 or header[4:] == b"IEND":
@@ -158,40 +232,14 @@ def _inflate(packed: bytes) -> bytes | None:
     return data if len(data) < LARGEST_BLOCK else None
 
 
-def inspect_webp(path: Path) -> Picture:
-    """Read the header of a WebP file, and of the first picture of an animation."""
-    picture, _ = _opened_webp(path)
-
-    def load() -> Pixels:
-        # A third of the memory that Pillow takes; but imagecodecs reads no animations.
-        import imagecodecs
-
-        return imagecodecs.webp_decode(path.read_bytes(), hasalpha=picture.alpha)
-
-    return picture if picture.left_out else replace(picture, load=load)
-
-
-def webp_metadata(path: Path) -> Metadata:
-    """Collect the metadata of a WebP file."""
-    _, info = _opened_webp(path)
-    return Metadata(icc=info.get("icc_profile"), exif=info.get("exif"), xmp=info.get("xmp"))
-
-
-def _opened_webp(path: Path) -> tuple[Picture, dict[str, Any]]:
-    with path.open("rb") as file:
-        start = file.read(30)
-    if start[12:16] == b"VP8X":  # the plugin allocates before it tells the size
-        width, height = (int.from_bytes(start[k : k + 3], "little") + 1 for k in (24, 27))
-        check_size(path, width, height)
-    return inspect_with_pillow(path, "WEBP")
-
-
-def inspect_bmp(path: Path) -> Picture:
-    """Read the header of a BMP file."""
-    return inspect_with_pillow(path, "BMP")[0]
-
-
-def bmp_metadata(path: Path) -> Metadata:
-    """Read the resolution of a BMP file, the only metadata it holds."""
-    with opened_with_pillow(path, "BMP") as image:
-        return Metadata(dpi=image.info.get("dpi"))
+def inspect_by_pillow(path: Path, kind: str) -> tuple[Picture, Metadata]:
+    """Read header and metadata of a WebP or BMP file; of an animation the first picture."""
+    if kind == "WEBP":
+        with path.open("rb") as file:
+            start = file.read(30)
+        if start[12:16] == b"VP8X":  # the plugin allocates before it tells the size
+            width, height = (int.from_bytes(start[k : k + 3], "little") + 1 for k in (24, 27))
+            check_size(path, width, height)
+    picture, info = inspect_with_pillow(path, kind)
+    icc, block, xmp, dpi = (info.get(name) for name in ("icc_profile", "exif", "xmp", "dpi"))
+    return picture, Metadata(icc=icc, exif=block, xmp=xmp, dpi=dpi)

@@ -1,89 +1,17 @@
-"""Hidden names that tell who made them, and locks that end with their process.
-
-The name of a hidden file or folder holds the machine, the process, and the time that process
-started. What belongs to a dead process of this machine may be removed, and nothing else.
-"""
+"""Locks that end with their process."""
 
 from __future__ import annotations
 
 import errno
-import hashlib
-import os
-import re
-import secrets
 import shutil
-import socket
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 
-_HIDDEN = re.compile(r"\.cofuse-([0-9a-f]{8})-(\d{1,10})-(\d{1,20})-[0-9a-f]{16}(?:\.tmp)?")
+from cofuse.files.transaction import hidden_name, is_abandoned
 
 #: Errors of renaming over, or removing, a folder that is not empty.
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
-
-
-def hidden_name() -> str:
-    """Return a new unique name for a hidden file or folder of this process."""
-    pid = os.getpid()
-    return f".cofuse-{_machine()}-{pid}-{_started(pid) or 0}-{secrets.token_hex(8)}"
-
-
-def is_of_this_machine(name: str) -> bool:
-    """Whether a hidden name was made on this machine, where its process can be looked up."""
-    match = _HIDDEN.fullmatch(name)
-    return match is not None and match[1] == _machine()
-
-
-def is_abandoned(name: str) -> bool:
-    """Whether a name is one of `hidden_name`, made by a dead process of this machine."""
-    if not is_of_this_machine(name):
-        return False
-    import psutil
-
-    pid, named = map(int, name.split("-")[2:4])
-    if not psutil.pid_exists(pid):
-        return True
-    started = _started(pid)
-    # Where the time is unknown, the process counts as alive.
-    return started != named and 0 not in (started, named)
-
-
-def who(name: str) -> str:
-    """Say who owns a hidden name: a process of this machine, or another machine."""
-    return f"process {name.split('-')[2]}" if is_of_this_machine(name) else "another machine"
-
-
-@cache
-def _machine() -> str:
-    """Identify this machine, or container, which numbers its own processes."""
-    namespace = ""
-    with suppress(OSError):
-        namespace = str(Path("/proc/self/ns/pid").readlink())
-    return hashlib.sha256(f"{socket.gethostname()} {namespace}".encode()).hexdigest()[:8]
-
-
-def _started(pid: int) -> int | None:
-    """Return when a process started: None if it has ended, 0 if that is unknown.
-
-    On Linux in ticks since the machine started, which setting the clock does not change.
-    """
-    if sys.platform.startswith("linux"):
-        try:
-            text = Path(f"/proc/{pid}/stat").read_text("latin-1")
-        except OSError:  # ended, or hidden from us
-            return 0
-        # The name of the program is in brackets and may hold anything.
-        state, *fields = text.rpartition(")")[2].split()
-        return None if state in "ZX" else int(fields[18])
-    import psutil
-
-    try:
-        return int(100 * psutil.Process(pid).create_time())
-    except psutil.Error:
-        return 0
 
 
 @contextmanager

@@ -19,10 +19,6 @@ from cofuse.images import Pixels
 XMP, ICC, DESCRIPTION = 700, 34675, 270
 INCH_IN_METRES = 0.0254
 
-#: Larger blocks of metadata, and more segments or chunks in a file, are damage or an attack.
-LARGEST_BLOCK = 32 * 2**20
-MOST_BOXES = 100_000
-
 #: Micrometres across, down and between frames; the last may be unknown.
 PixelSize = tuple[float, float, float | None]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from cofuse.arguments import check, check_path
 from cofuse.errors import CofuseError
-from cofuse.files import camera, formats, jpeg
+from cofuse.files import camera, formats
 from cofuse.files.decoding import OnDamage, Picture, RawMode, explained
 from cofuse.files.metadata import Metadata, checked, tiff_metadata
 from cofuse.files.sources import PathLike, format_of, picture_files
@@ -45,27 +46,14 @@ def read_image(
         in which all codes are valid cannot be noticed.
     """
     check_path("path", path)
-    pictures = _inspect([Path(path)], all_pages=False, raw_mode=raw_mode, on_damage=on_damage)
+    pictures = inspect([Path(path)], all_pages=False, raw_mode=raw_mode, on_damage=on_damage)
     _warn_of_what_is_left_out(pictures)
     return pictures[0].decode()
 
 
-def inspect_file(path: PathLike) -> list[Picture]:
-    """Read the headers of all pictures in one file, without decoding."""
-    return _inspect([Path(path)])
-
-
 def read_alpha(path: PathLike) -> Pixels | None:
     """Read alpha: shape (H, W), from 0 to white; None if the picture is opaque."""
-    return _inspect([Path(path)], all_pages=False)[0].decode_alpha()
-
-
-def read_alphas(paths: PathLike | Sequence[PathLike]) -> Iterator[Pixels | None]:
-    """Read alpha of one frame after the other, for the same paths that `read_stack` takes.
-
-    Frames whose header declares no transparency are not decoded.
-    """
-    return (picture.decode_alpha() for picture in _inspect(picture_files(paths)))
+    return inspect([Path(path)], all_pages=False)[0].decode_alpha()
 
 
 def read_stack(
@@ -94,10 +82,14 @@ def read_stack(
         See `read_image`. All frames of camera RAW get the white balance of the first, and one
         exposure.
     """
-    files = picture_files(paths)
-    if not files:
-        raise CofuseError("no pictures were given; expected at least one file or folder")
-    pictures = _inspect(files, raw_mode=raw_mode, on_damage=on_damage)
+    pictures = inspect(picture_files(paths), raw_mode=raw_mode, on_damage=on_damage)
+    return stack_of(pictures, white=white)
+
+
+def stack_of(pictures: Sequence[Picture], *, white: float | None) -> Stack:
+    """Gather pictures whose headers were read, as `read_stack` does."""
+    if not pictures:
+        raise CofuseError("no frames were given; name picture files, a folder or a TIFF")
     _check_agreement(pictures)
     _warn_of_what_is_left_out(pictures)
     first = pictures[0]
@@ -106,7 +98,7 @@ def read_stack(
     short = [Path(label).name for label in labels]
     names = short if len(set(short)) == len(short) else labels
     if white is None and first.dtype.kind == "u":
-        white = stated_white(pictures, files[0])
+        white = stated_white(pictures)
     kind = first.shape, first.dtype
     readers = [picture.decode for picture in pictures]
     return Stack(readers, white=white, names=names, concurrent=True, kind=kind).read_once()
@@ -122,12 +114,20 @@ def read_metadata(path: PathLike, *, raw_mode: RawMode = "display") -> Metadata:
     path = Path(path)
     kind = format_of(path)
     with explained(path):
-        found = camera.raw_metadata(path, raw_mode) if kind == "raw" else _METADATA[kind](path)
+        if kind == "raw":
+            found = camera.raw_metadata(path, raw_mode)
+        elif kind == "tiff":
+            found = tiff_metadata(path)
+        elif kind == "jpeg":
+            found = formats.jpeg_metadata(path)
+        else:
+            found = _PLAIN[kind](path)[1]
         return checked(found, path)
 
 
-def stated_white(pictures: Sequence[Picture], file: Path) -> float | None:
+def stated_white(pictures: Sequence[Picture]) -> float | None:
     """Return the value of white that the first file, or the headers of all frames, state."""
+    file = pictures[0].path
     kind, deep = format_of(file), pictures[0].dtype == np.uint16
     if deep and kind in ("raw", "heif"):
         return white_of_type(np.uint16)  # they are developed to it
@@ -140,7 +140,7 @@ def stated_white(pictures: Sequence[Picture], file: Path) -> float | None:
     return white_of_type(np.uint16) if deep and known.icc is not None else None
 
 
-def _check_agreement(pictures: list[Picture]) -> None:
+def _check_agreement(pictures: Sequence[Picture]) -> None:
     """Refuse frames of different shape or dtype; the error names one that differs from most."""
     kinds = [(picture.shape, picture.dtype) for picture in pictures]
     usual = Counter(kinds).most_common(1)[0][0]  # of equally many the first
@@ -153,7 +153,7 @@ def _check_agreement(pictures: list[Picture]) -> None:
             )
 
 
-def _warn_of_what_is_left_out(pictures: list[Picture]) -> None:
+def _warn_of_what_is_left_out(pictures: Sequence[Picture]) -> None:
     """Warn of what in the files is not read; once for all frames alike."""
     for words, count in Counter(picture.left_out for picture in pictures).items():
         if words:
@@ -162,14 +162,14 @@ def _warn_of_what_is_left_out(pictures: list[Picture]) -> None:
             warnings.warn(f"{label} {words}{others}", stacklevel=3)
 
 
-def _inspect(
+def inspect(
     files: Sequence[Path],
     *,
     all_pages: bool = True,
     raw_mode: RawMode = "display",
     on_damage: OnDamage = "refuse",
 ) -> list[Picture]:
-    """Find the formats by the first bytes and read the headers of the first or all pages."""
+    """Read the headers of all pictures in files, or only of the first in each, without decoding."""
     check("raw_mode", raw_mode, "'display' or 'linear'", get_args(RawMode).__contains__)
     check("on_damage", on_damage, "'refuse' or 'warn'", get_args(OnDamage).__contains__)
     # The cheap look at all of them first: headers can be far apart on a disk.
@@ -182,25 +182,18 @@ def _inspect(
             if kind == "tiff":
                 pictures += inspect_tiff(file, all_pages=all_pages)
             elif kind == "jpeg":
-                pictures.append(jpeg.inspect_jpeg(file, on_damage=on_damage))
+                pictures.append(formats.inspect_jpeg(file, on_damage=on_damage))
             elif kind == "raw":
                 pictures.append(camera.inspect_raw(file, balance=balance, mode=raw_mode))
             else:
-                pictures.append(_INSPECT[kind](file))
+                pictures.append(_PLAIN[kind](file)[0])
     return pictures
 
 
-_INSPECT = {
+#: What reads a header with its metadata, of formats that have no choices and one picture a file.
+_PLAIN: dict[str, Callable[[Path], tuple[Picture, Metadata]]] = {
     "png": formats.inspect_png,
-    "webp": formats.inspect_webp,
-    "bmp": formats.inspect_bmp,
+    "webp": partial(formats.inspect_by_pillow, kind="WEBP"),
+    "bmp": partial(formats.inspect_by_pillow, kind="BMP"),
     "heif": camera.inspect_heif,
-}
-_METADATA: dict[str, Callable[[Path], Metadata]] = {
-    "tiff": tiff_metadata,
-    "jpeg": jpeg.jpeg_metadata,
-    "png": formats.png_metadata,
-    "webp": formats.webp_metadata,
-    "bmp": formats.bmp_metadata,
-    "heif": camera.heif_metadata,
 }

@@ -113,10 +113,16 @@ def _expand(name: str) -> list[Path]:
     return _matching(name) if glob.has_magic(name) else [path]
 
 
-def _in_folder(folder: Path) -> list[Path]:
+def pictures_in(folder: Path) -> list[Path]:
     """Return the pictures of a folder in natural order."""
     entries = [p for p in folder.iterdir() if p.suffix.lower() in PICTURE_SUFFIXES]
     files = [p for p in entries if not p.name.startswith(".") and not p.is_dir()]
+    return sorted(files, key=lambda file: natural_key(file.name))
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    """Return the pictures of a folder, which must be of one kind."""
+    files = pictures_in(folder)
     if not files:
         raise CofuseError(
             f"{folder} holds no pictures; expected files ending in {', '.join(PICTURE_SUFFIXES)}"
@@ -129,7 +135,7 @@ def _in_folder(folder: Path) -> list[Path]:
             f"{folder} holds camera RAW ({raw[0].name}) beside other pictures ({other.name}); "
             f"name one kind with a pattern, for example '{folder / f'*{other.suffix}'}'"
         )
-    return sorted(files, key=lambda file: natural_key(file.name))
+    return files
 
 
 def _matching(pattern: str) -> list[Path]:

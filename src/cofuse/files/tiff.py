@@ -154,10 +154,11 @@ def _picture(page: Any, path: Path, number: int | None, planes: int = 1) -> Pict
     extra, alpha = _extra_sample(page)
     note = "has a sample more than its colours that it does not call transparency; it is left out"
     return Picture(
-        *(label, page.imagewidth, page.imagelength, colour, dtype, load, alpha),
+        *(path, page.imagewidth, page.imagelength, colour, dtype, load, alpha),
         left_out=note if extra and not alpha else "",
         white=_largest_in_use(page),
         orientation=int(tag.value) if tag is not None and tag.value in range(1, 9) else 1,
+        page=number,
     )
 
 

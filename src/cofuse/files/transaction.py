@@ -4,26 +4,95 @@ Every result is written to a hidden folder (a stage) beside its place. When all 
 journal is written too; from then on the run counts as done, and the files are moved to their
 places. A run killed before that leaves only hidden folders, which the next run that writes there
 removes; one killed while files are moved leaves a journal, and the next run moves the rest.
+
+The name of what is hidden holds the machine, the process, and the time that process started. What
+belongs to a dead process of this machine may be removed, and nothing else.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
+import secrets
 import shutil
+import socket
+import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from cofuse.errors import CofuseError
-from cofuse.files.locks import hidden_name, is_abandoned
-from cofuse.files.sources import PathLike
+
+_HIDDEN = re.compile(r"\.cofuse-([0-9a-f]{8})-(\d{1,10})-(\d{1,20})-[0-9a-f]{16}(?:\.tmp)?")
 
 #: In a stage: new files, by their paths below the folder around it; the journal; and the path of
 #: the stage that has the journal.
 _FILES, _JOURNAL, _HOME = "files", "journal.json", "home"
+
+
+def hidden_name() -> str:
+    """Return a new unique name for a hidden file or folder of this process."""
+    pid = os.getpid()
+    return f".cofuse-{_machine()}-{pid}-{_started(pid) or 0}-{secrets.token_hex(8)}"
+
+
+def is_of_this_machine(name: str) -> bool:
+    """Whether a hidden name was made on this machine, where its process can be looked up."""
+    match = _HIDDEN.fullmatch(name)
+    return match is not None and match[1] == _machine()
+
+
+def is_abandoned(name: str) -> bool:
+    """Whether a name is one of `hidden_name`, made by a dead process of this machine."""
+    if not is_of_this_machine(name):
+        return False
+    import psutil
+
+    pid, named = map(int, name.split("-")[2:4])
+    if not psutil.pid_exists(pid):
+        return True
+    started = _started(pid)
+    # Where the time is unknown, the process counts as alive.
+    return started != named and 0 not in (started, named)
+
+
+def who(name: str) -> str:
+    """Say who owns a hidden name: a process of this machine, or another machine."""
+    return f"process {name.split('-')[2]}" if is_of_this_machine(name) else "another machine"
+
+
+@cache
+def _machine() -> str:
+    """Identify this machine, or container, which numbers its own processes."""
+    namespace = ""
+    with suppress(OSError):
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    return hashlib.sha256(f"{socket.gethostname()} {namespace}".encode()).hexdigest()[:8]
+
+
+def _started(pid: int) -> int | None:
+    """Return when a process started: None if it has ended, 0 if that is unknown.
+
+    On Linux in ticks since the machine started, which setting the clock does not change.
+    """
+    if sys.platform.startswith("linux"):
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text("latin-1")
+        except OSError:  # ended, or hidden from us
+            return 0
+        # The name of the program is in brackets and may hold anything.
+        state, *fields = text.rpartition(")")[2].split()
+        return None if state in "ZX" else int(fields[18])
+    import psutil
+
+    try:
+        return int(100 * psutil.Process(pid).create_time())
+    except psutil.Error:
+        return 0
 
 
 class Transaction:
@@ -56,7 +125,7 @@ class Transaction:
                 (stage / _HOME).write_bytes(os.fsencode(self._stages[0]))
             staged.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _failed(path, error.strerror) from error
+            raise not_written(path, error.strerror) from error
         self._places[staged] = path
         return staged
 
@@ -79,7 +148,7 @@ class Transaction:
         try:
             taken = [path for path in self._places.values() if path.exists()]
             if taken and not self._overwrite:
-                raise _exists(taken[0])
+                raise in_the_way(taken[0])
             stages = [os.fsdecode(stage) for stage in self._stages]
             with (home / "new").open("w", encoding="ascii") as file:
                 json.dump({"overwrite": self._overwrite, "stages": stages}, file)
@@ -89,7 +158,7 @@ class Transaction:
         except BaseException as error:
             self._drop()
             if isinstance(error, OSError):
-                raise _failed(next(iter(self._places.values())), error.strerror) from error
+                raise not_written(next(iter(self._places.values())), error.strerror) from error
             raise
         try:
             _carry_out(home)
@@ -111,7 +180,7 @@ class Transaction:
             return error
         path, there = error.filename2 or error.filename, ", ".join(map(str, moved.values()))
         if not there:
-            return _failed(path, error.strerror)
+            return not_written(path, error.strerror)
         return CofuseError(
             f"{path} could not be written ({error.strerror}), only {there}; mend that and run again"
         )
@@ -169,14 +238,14 @@ def _carry_out(home: Path, *, yielding: bool = False) -> list[Path]:
             target.parent.mkdir(parents=True, exist_ok=True)
             taken = target.exists() and not target.samefile(staged)
             if not (yielding and taken and not facts["overwrite"]):
-                _move(staged, target, overwrite=facts["overwrite"])
+                move(staged, target, overwrite=facts["overwrite"])
                 moved.append(target)
     for stage in reversed(stages):  # the journal last
         shutil.rmtree(stage, ignore_errors=True)
     return moved
 
 
-def _move(file: Path, target: Path, *, overwrite: bool) -> None:
+def move(file: Path, target: Path, *, overwrite: bool) -> None:
     """Rename a finished file; unless it may ``overwrite``, the new name must not be taken."""
     if overwrite:
         file.replace(target)
@@ -185,70 +254,21 @@ def _move(file: Path, target: Path, *, overwrite: bool) -> None:
         os.link(file, target)
     except FileExistsError as error:
         if not target.samefile(file):  # else stopped half way before
-            raise _exists(target) from error
+            raise in_the_way(target) from error
     except OSError as error:  # a file system without hard links: look, then rename
         if target.exists():
-            raise _exists(target) from error
+            raise in_the_way(target) from error
         file.replace(target)
         return
     file.unlink()
 
 
-def check_destination(path: PathLike, *, overwrite: bool) -> Path:
-    """Refuse a file that may not be replaced, and a folder that cannot be written to."""
-    path = Path(path)
-    folder = path.parent
-    try:
-        if not folder.is_dir():
-            what = "is not a folder" if folder.exists() else "does not exist"
-            raise CofuseError(f"{path} cannot be written: {folder} {what}; create the folder first")
-        if path.is_dir():
-            raise CofuseError(f"{path} is a folder; expected the name of a file to write")
-        if path.exists() and not path.is_file():  # renaming over /dev/null would be the end of it
-            raise CofuseError(f"{path} is not an ordinary file; choose another name")
-        if path.exists() and not overwrite:
-            raise _exists(path)
-    except OSError as error:
-        raise CofuseError(f"{path} cannot be written: {error.strerror}; check the path") from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise CofuseError(f"{path} cannot be written: no permission in {folder}; choose another")
-    return path
-
-
-@contextmanager
-def written_whole(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
-    """Open a file for writing that becomes ``path`` on success and vanishes on failure.
-
-    The content goes into a temporary file in the same folder, is flushed to the disk, and then
-    renamed: a reader sees the old file or the new one, never a part.
-    """
-    check_destination(path, overwrite=overwrite)
-    # A link is written through, not replaced. The name is short: `path` may be of full length.
-    target = Path(os.path.realpath(path))
-    clear_leftovers(target.parent)
-    temporary = target.with_name(f"{hidden_name()}.tmp")
-    try:
-        # Opened plainly, not by mkstemp, so that the umask decides on the permissions.
-        with temporary.open("x+b") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        _move(temporary, target, overwrite=overwrite)
-    except CofuseError:
-        raise
-    except (OSError, ValueError, RuntimeError) as error:  # the disk; Pillow; imagecodecs
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise _failed(path, reason) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _exists(path: Path) -> CofuseError:
+def in_the_way(path: Path) -> CofuseError:
     """Return the error that a file is in the way."""
     return CofuseError(f"{path} exists; pass `overwrite=True` to replace it")
 
 
-def _failed(path: Path | str, reason: str | None) -> CofuseError:
+def not_written(path: Path | str, reason: str | None) -> CofuseError:
     """Return the error that a file could not be written."""
     return CofuseError(
         f"{path} could not be written ({reason}); nothing was left behind, try another folder"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -18,7 +19,7 @@ from cofuse.errors import CofuseError
 from cofuse.files.encoding import FORMATS, suffix_of
 from cofuse.files.metadata import Metadata, outgoing
 from cofuse.files.sources import PathLike
-from cofuse.files.transaction import check_destination, written_whole
+from cofuse.files.transaction import clear_leftovers, hidden_name, in_the_way, move, not_written
 from cofuse.images import Pixels
 from cofuse.images.pixels import white_of_type
 
@@ -72,9 +73,8 @@ def write_image(
         Whether an existing file may be replaced.
     """
     image = np.asarray(image)
-    path = check_output(
-        path, overwrite=overwrite, dtype=image.dtype, depth=depth, alpha=alpha is not None
-    )
+    check_format(path, dtype=image.dtype, depth=depth, alpha=alpha is not None)
+    path = Path(path)
     if image.ndim not in (2, 3) or image.shape[2:] not in ((), (3,)) or image.size == 0:
         raise CofuseError(
             f"{path} cannot be written from an array of shape {image.shape}; expected "
@@ -105,19 +105,17 @@ def write_image(
     return path
 
 
-def check_output(
+def check_format(
     path: PathLike,
     *,
-    overwrite: bool,
     dtype: DTypeLike | None = None,
     depth: BitDepth | None = None,
     alpha: bool = False,
-) -> Path:
-    """Check, without writing, that a picture can be written to ``path``.
+) -> None:
+    """Refuse a name of no picture format, or of one that does not hold what is to be written.
 
     ``dtype`` is that of the picture if it is known, ``depth`` what it is to be converted to, and
-    ``alpha`` tells whether it has transparency: not every format holds everything. Raises what
-    `write_image` would.
+    ``alpha`` tells whether it has transparency.
     """
     check_path("path", path)
     path = Path(path)
@@ -137,7 +135,6 @@ def check_output(
     if alpha and not FORMATS[suffix].alpha:
         remedy = " or ".join(suffix for suffix, f in FORMATS.items() if f.alpha)
         raise CofuseError(f"{path} cannot hold transparency; choose {remedy}, or leave alpha out")
-    return check_destination(path, overwrite=overwrite)
 
 
 def _dtype_at(dtype: np.dtype[Any], depth: BitDepth | None) -> np.dtype[Any]:
@@ -183,6 +180,68 @@ def index_picture(index: NDArray[Any], frames: int) -> NDArray[Any]:
     return np.rint(index.astype(np.float64) * scale).astype(dtype)
 
 
+def check_destination(path: PathLike, *, overwrite: bool) -> Path:
+    """Refuse a file that may not be replaced, and a folder that cannot be written to."""
+    path = Path(path)
+    folder = path.parent
+    try:
+        if not folder.is_dir():
+            what = "is not a folder" if folder.exists() else "does not exist"
+            raise CofuseError(f"{path} cannot be written: {folder} {what}; create the folder first")
+        if path.is_dir():
+            raise CofuseError(f"{path} is a folder; expected the name of a file to write")
+        if path.exists() and not path.is_file():  # renaming over /dev/null would be the end of it
+            raise CofuseError(f"{path} is not an ordinary file; choose another name")
+        if path.exists() and not overwrite:
+            raise in_the_way(path)
+    except OSError as error:
+        raise CofuseError(f"{path} cannot be written: {error.strerror}; check the path") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise CofuseError(f"{path} cannot be written: no permission in {folder}; choose another")
+    return path
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse what is no folder, or one that cannot be made; it is made with the files."""
+    if folder.is_dir():
+        return
+    if folder.exists():
+        raise CofuseError(f"{folder} is a file; expected a folder for the results")
+    above = next(path for path in folder.absolute().parents if path.exists())
+    if not above.is_dir():
+        raise CofuseError(f"the folder {folder} cannot be made: {above} is not a folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise CofuseError(f"the folder {folder} cannot be made: no permission to write in {above}")
+
+
+@contextmanager
+def written_whole(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """Open a file for writing that becomes ``path`` on success and vanishes on failure.
+
+    The content goes into a temporary file in the same folder, is flushed to the disk, and then
+    renamed: a reader sees the old file or the new one, never a part.
+    """
+    check_destination(path, overwrite=overwrite)
+    # A link is written through, not replaced. The name is short: `path` may be of full length.
+    target = Path(os.path.realpath(path))
+    clear_leftovers(target.parent)
+    temporary = target.with_name(f"{hidden_name()}.tmp")
+    try:
+        # Opened plainly, not by mkstemp, so that the umask decides on the permissions.
+        with temporary.open("x+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        move(temporary, target, overwrite=overwrite)
+    except CofuseError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:  # the disk; Pillow; imagecodecs
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise not_written(path, reason) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def write_json(path: PathLike, data: Mapping[str, Any], *, overwrite: bool = False) -> Path:
     """Write a report as UTF-8 JSON, whole or not at all.
 
@@ -204,21 +263,17 @@ def write_json(path: PathLike, data: Mapping[str, Any], *, overwrite: bool = Fal
 
 def plain(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Turn values into what JSON knows: NaN and infinities into None, paths into text."""
-    return {str(key): _plain(item) for key, item in facts.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic | np.ndarray):
-        value = value.tolist()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return plain(value)
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if value is None or isinstance(value, bool | int):
-        return value
+    text = json.dumps(facts, default=_plainer, ensure_ascii=False)
     # A file's name may hold bytes that are no text; JSON cannot.
-    return str(value).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    found: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
+    return found
+
+
+def _plainer(value: Any) -> Any:
+    """Turn what JSON does not know into what it knows better."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if dataclasses.is_dataclass(value):
+        return vars(value)
+    return dict(value) if isinstance(value, Mapping) else str(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import traceback
 import warnings
 from collections import Counter
@@ -18,14 +17,13 @@ from typing import Any, Literal
 from cofuse import __version__
 from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
-from cofuse.files import plain, read_stack, write_json
-from cofuse.files.locks import is_of_this_machine, locked, who
-from cofuse.files.transaction import check_destination, clear_leftovers
+from cofuse.files import check_destination, check_folder, plain, read_stack, write_json
+from cofuse.files.locks import locked
+from cofuse.files.transaction import clear_leftovers, is_of_this_machine, who
 from cofuse.jobs.frames import frames_in_words
 from cofuse.jobs.grouping import Group
 from cofuse.jobs.options import Maps, Request, check_options, read_saved
-from cofuse.jobs.outputs import check_folder, preview_path
-from cofuse.jobs.report import noise_in_words
+from cofuse.jobs.outputs import check_distinct, preview_path
 from cofuse.jobs.run import Job
 from cofuse.progress import ProgressCallback, silent
 
@@ -33,6 +31,8 @@ from cofuse.progress import ProgressCallback, silent
 SUMMARY = "batch.json"
 
 State = Literal["to do", "done", "done before", "skipped", "in work", "failed"]
+#: States of stacks that are not done.
+LEFT = ("in work", "failed")
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,7 @@ class Result:
     traceback: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
-        if self.state not in ("done", "done before"):
-            return self.state + (f": {self.reason}" if self.reason else "")
-        before = "done before, " if self.state == "done before" else ""
-        assert self.sigma is not None and self.sigma_counts is not None
-        return (
-            f"{before}{frames_in_words(self.frames)} of {self.width}x{self.height}, "
-            f"{noise_in_words(self.sigma, self.sigma_counts)}, {self.seconds:.1f} s: {self.output}"
-        )
+        return self.state + (f": {self.reason}" if self.reason else "")
 
 
 @dataclass(frozen=True)
@@ -88,14 +81,8 @@ class Batch:
         check_number("least", self.least, 1, whole=True)
         check_options(self.like)
         # Maps of one stack may be named as the picture of another: a-depth.png.
-        paths = Counter(path for group in groups for path in self._outputs(group))
-        twice = [path.name for path, count in paths.items() if count > 1]
-        if twice:
-            raise CofuseError(f"two stacks would write {twice[0]}; do them in batches of their own")
-        sources = {os.path.realpath(file) for group in groups for file in group.files}
-        over = next((path.name for path in paths if os.path.realpath(path) in sources), None)
-        if over is not None:
-            raise CofuseError(f"{over} is one of the frames; write the results elsewhere")
+        paths = [path for group in groups for path in self._outputs(group)]
+        check_distinct(paths, [file for group in groups for file in group.files])
         check_folder(self.folder)
         summary = self.folder / SUMMARY
         if summary.exists() and "stacks" not in _read_json(summary):
@@ -172,12 +159,8 @@ class Batch:
 
     def _now(self, group: Group, result: Result) -> Result:
         """Look again at a stack that was not done: another run may have done it."""
-        if result.state not in ("in work", "failed"):
-            return result
-        with suppress(CofuseError, OSError):
-            if (now := self.look(group)).state == "done before":
-                return replace(now, warnings=result.warnings)
-        return result
+        now = self.plan(group) if result.state in LEFT else result
+        return replace(now, warnings=result.warnings) if now.state == "done before" else result
 
     def _fuse(self, group: Group, progress: ProgressCallback) -> Result:
         """Do the work, unless another run is at it."""

@@ -9,19 +9,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cofuse.alignment import Alignment, align_stack, aligned, alignment_from_json
 from cofuse.alignment.warping import check_fits
+from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
-from cofuse.files import Metadata, picture_files, read_alphas, read_metadata, read_stack
-from cofuse.files.sources import format_of
-from cofuse.files.tiff import inspect_tiff
+from cofuse.files import Metadata, picture_files, read_metadata
+from cofuse.files.decoding import Picture
+from cofuse.files.reading import inspect, stack_of
 from cofuse.images import Stack
 from cofuse.images.pixels import white_of_type
-from cofuse.jobs.options import Aligning, Reading, parse_range, read_saved
+from cofuse.jobs.options import Aligning, Request, parse_range, read_saved
 from cofuse.progress import ProgressCallback
 from cofuse.sensor.hot_pixels import find_hot_pixels, without_hot_pixels
 
@@ -31,16 +32,15 @@ _SEARCHED = 12
 
 @dataclass(frozen=True)
 class Frames:
-    """The frames taken, and where they are from."""
+    """The frames taken for a request, and where they are from."""
 
+    request: Request
     stack: Stack
-    #: All files that were named, and their size and time of change before any was read.
-    files: tuple[Path, ...]
-    versions: tuple[tuple[int, int] | None, ...]
-    #: Index of every frame taken among all frames of the files, and the file it lies in.
+    #: All files that were named, with their size and time of change before any was read.
+    files: dict[Path, tuple[int, int] | None]
+    #: Index of every frame taken among all frames of the files, and what its header says.
     taken: tuple[int, ...]
-    sources: tuple[Path, ...]
-    reading: Reading
+    pictures: tuple[Picture, ...]
     #: The alignment that was saved by an earlier run, if one was given, and the reference frame.
     saved: Alignment | None
     reference: int
@@ -52,11 +52,21 @@ class Frames:
 
     def metadata_of(self, index: int) -> Metadata:
         """Read the metadata of a frame."""
-        return read_metadata(self.sources[index], raw_mode=self.reading.raw)
+        return read_metadata(self.pictures[index].path, raw_mode=self.request.reading.raw)
+
+    def distance(self, kept: Sequence[int]) -> float | None:
+        """Micrometres between the focus planes of neighbouring frames among those kept.
+
+        None if the files do not say it, or these are not evenly spaced.
+        """
+        size, steps = self.metadata.pixel_size, np.diff([self.taken[index] for index in kept])
+        if size is None or size[2] is None or not (steps == steps[0]).all():
+            return None
+        return float(size[2] * steps[0])
 
     def check_unchanged(self) -> None:
         """Refuse frames that were exchanged since: parts of a picture may be of either."""
-        for file, before in zip(self.files, self.versions, strict=True):
+        for file, before in self.files.items():
             # What is gone was read before, or that was an error then.
             if _version(file) not in (before, None):
                 raise CofuseError(f"{file} changed while it was read; run again when it is whole")
@@ -69,34 +79,18 @@ def _version(file: Path) -> tuple[int, int] | None:
     return None
 
 
-def read_frames(
-    inputs: Sequence[str], reading: Reading, aligning: Aligning | None = None
-) -> Frames:
+def read_frames(request: Request) -> Frames:
     """Find the frames, and read the transforms that were saved for them; none is decoded yet."""
-    files = tuple(picture_files(inputs))
-    if not files:
-        raise CofuseError("no frames were given; name picture files, a folder or a TIFF")
-    versions = tuple(map(_version, files))
-    stack = read_stack(
-        files, white=reading.white, raw_mode=reading.raw, on_damage=reading.on_damage
-    )
-    sources = _file_of_every_frame(files, len(stack))
-    taken = tuple(range(len(stack)))
+    reading, files = request.reading, picture_files(request.inputs)
+    versions = {file: _version(file) for file in files}
+    pictures = inspect(files, raw_mode=reading.raw, on_damage=reading.on_damage)
+    stack, taken = stack_of(pictures, white=reading.white), tuple(range(len(pictures)))
     if reading.frames is not None:
         taken = parse_range(reading.frames, len(stack))
         stack = stack.only(taken)
-    saved, reference = _reference(stack, aligning or Aligning())
-    own = tuple(sources[index] for index in taken)
-    return Frames(stack, files, versions, taken, own, reading, saved, reference)
-
-
-def _file_of_every_frame(files: Sequence[Path], count: int) -> list[Path]:
-    """Repeat every file as often as it has frames."""
-    if len(files) in (1, count):
-        return [*files] * (count // len(files))
-    # Of all formats only TIFF holds several frames.
-    pages = (len(inspect_tiff(f, all_pages=True)) if format_of(f) == "tiff" else 1 for f in files)
-    return [file for file, n in zip(files, pages, strict=True) for _ in range(n)]
+    saved, reference = _reference(stack, request.aligning)
+    own = tuple(pictures[index] for index in taken)
+    return Frames(request, stack, versions, taken, own, saved, reference)
 
 
 def stack_in_words(stack: Stack) -> str:
@@ -110,15 +104,28 @@ def frames_in_words(count: int) -> str:
     return f"{count} frame{'s' * (count != 1)}"
 
 
+def frame_facts(stack: Stack) -> dict[str, Any]:
+    """Describe frames for reports."""
+    return {
+        "count": len(stack),
+        "names": stack.names,
+        "width": stack.width,
+        "height": stack.height,
+        "colour": stack.is_colour,
+        "dtype": stack.dtype.name,
+        "white": stack.white,
+        "white_found": stack.white_is_found,
+    }
+
+
 def _reference(stack: Stack, aligning: Aligning) -> tuple[Alignment | None, int]:
     """Read the saved alignment, if one is given; and find the index of the reference frame."""
     asked, path = aligning.reference, aligning.transforms
     if path is None:
-        if asked is not None and not 1 <= asked <= len(stack):
-            raise CofuseError(
-                f"the reference is frame {asked}; expected a number from 1 to {len(stack)}"
-            )
-        return None, len(stack) // 2 if asked is None else asked - 1
+        if asked is None:
+            return None, len(stack) // 2
+        check_number("reference", asked, 1, len(stack), whole=True)
+        return None, asked - 1
     alignment = read_saved(path, alignment_from_json, "a file that `save_transforms` named")
     try:
         check_fits(stack, alignment)
@@ -144,11 +151,11 @@ class Prepared(NamedTuple):
 
 
 def prepare_frames(
-    frames: Frames, aligning: Aligning, progress: ProgressCallback, seconds: dict[str, float]
+    frames: Frames, progress: ProgressCallback, seconds: dict[str, float]
 ) -> Prepared:
     """Mend and align frames, as far as that is asked for; ``seconds`` takes how long it took."""
-    stack, hot = frames.stack, 0
-    if frames.reading.hot_pixels == "auto":
+    aligning, stack, hot = frames.request.aligning, frames.stack, 0
+    if frames.request.reading.hot_pixels == "auto":
         with timed("hot pixels", seconds):
             stack, hot = mend_hot_pixels(stack, progress)
     if not aligning.align:
@@ -183,15 +190,14 @@ def mend_hot_pixels(stack: Stack, progress: ProgressCallback) -> tuple[Stack, in
     return without_hot_pixels(stack, found), len(np.unique(found[:, :2], axis=0))
 
 
-def alpha_of(frames: Frames, alignment: Alignment | None, *, crop: bool) -> Stack | None:
+def alpha_of(frames: Frames, alignment: Alignment | None) -> Stack | None:
     """Read how opaque the frames are, in the places of the aligned frames; None if all are.
 
     The white of the result is what is opaque: that of the frames, or the largest value of their
     type where alpha goes beyond that, as in files of programs that know nothing of 12 bits in 16.
     """
-    planes = list(read_alphas(frames.files))
-    taken = [planes[index] for index in frames.taken]
-    most = max((float(plane.max()) for plane in taken if plane is not None), default=None)
+    planes = [picture.decode_alpha() for picture in frames.pictures]
+    most = max((float(plane.max()) for plane in planes if plane is not None), default=None)
     if most is None:
         return None
     stack = frames.stack
@@ -200,11 +206,26 @@ def alpha_of(frames: Frames, alignment: Alignment | None, *, crop: bool) -> Stac
     whole = np.broadcast_to(np.asarray(opaque, stack.dtype), (stack.height, stack.width))
     readers = [
         partial(np.asarray, whole if plane is None else plane.astype(stack.dtype, copy=False))
-        for plane in taken
+        for plane in planes
     ]
     alphas = Stack(readers, white=opaque, names=stack.names)
     if alignment is None:
         return alphas
     # There is nothing in alphas by which they could be bent.
     unchanged = replace(alignment, gains=tuple((1.0,) for _ in alignment.gains), parallax=False)
-    return aligned(alphas, unchanged, crop=crop)
+    return aligned(alphas, unchanged, crop=frames.request.aligning.crop)
+
+
+def alignment_facts(alignment: Alignment) -> dict[str, object]:
+    """Describe an alignment for reports."""
+    return {
+        "transform": alignment.model,
+        "reference": alignment.names[alignment.reference],
+        "already_aligned": alignment.already_aligned,
+        "parallax": alignment.parallax,
+        "largest_displacement": alignment.largest_displacement(),
+        "left_out": {alignment.names[k]: reason for k, reason in alignment.left_out.items()},
+        "matrices": [None if t is None else t.matrix.tolist() for t in alignment.transforms],
+        "brightness": alignment.brightness,
+        "gains": [list(gains) for gains in alignment.gains],
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import struct
@@ -15,9 +14,9 @@ from pathlib import Path
 
 from cofuse.arguments import check_number
 from cofuse.errors import CofuseError
-from cofuse.files import picture_files, read_metadata
+from cofuse.files import read_metadata
 from cofuse.files.exif import parse_block
-from cofuse.files.sources import PICTURE_SUFFIXES, RAW_SUFFIXES
+from cofuse.files.sources import RAW_SUFFIXES, pictures_in
 
 _DATE_TIME_ORIGINAL, _SUB_SECONDS_ORIGINAL = 0x9003, 0x9291
 
@@ -72,10 +71,11 @@ def find_groups(
             # Names of links are kept: who sorts by links means them.
             parts = Path(os.path.normpath(folder.absolute())).parts[1:] or ("stack",)
             try:
-                pictures = _pictures(folder)
-                groups = [Group("", tuple(pictures), (str(folder),))] if pictures else []
-                if not by_folder:
-                    groups = list(_divided(folder, pictures, expression, gap))
+                groups = [
+                    Group(name, tuple(files), tuple(map(str, [folder] if by_folder else files)))
+                    for name, files in _divided(folder, pictures_in(folder), expression, gap)
+                    if files
+                ]
             except OSError as error:
                 trouble = f"{error.filename or folder} cannot be opened: {error.strerror}"
                 groups = [Group("", trouble=trouble)]
@@ -117,23 +117,13 @@ def _walk(folder: Path, depth: int | None, seen: set[str]) -> Iterator[Path]:
         yield from _walk(child, None if depth is None else depth - 1, seen)
 
 
-def _pictures(folder: Path) -> list[Path]:
-    """Return the pictures of a folder in natural order, camera RAW among them."""
-    shown = [p for p in folder.iterdir() if not p.name.startswith(".") and not p.is_dir()]
-    if not any(path.suffix.lower() in PICTURE_SUFFIXES for path in shown):
-        return []
-    # As a pattern, for a folder by name refuses camera RAW beside other pictures.
-    return picture_files(str(Path(glob.escape(str(folder))) / "*"))
-
-
 def _divided(
     folder: Path, pictures: list[Path], expression: re.Pattern[str] | None, gap: float | None
-) -> Iterator[Group]:
-    """Divide the pictures of a folder into stacks."""
+) -> Iterator[tuple[str, list[Path]]]:
+    """Divide the pictures of a folder into stacks, by their names; "" is all of them."""
     groups = {"": pictures} if expression is None else _by_name(folder, pictures, expression)
     if gap is None:
-        for name, files in groups.items():
-            yield Group(name, tuple(files), tuple(map(str, files)))
+        yield from groups.items()
         return
     raw = sum(file.suffix.lower() in RAW_SUFFIXES for file in pictures)
     if expression is None and 0 < raw < len(pictures):
@@ -146,8 +136,7 @@ def _divided(
         ordered = sorted(files, key=times.__getitem__)  # stable: by name within one moment
         seconds = [(times[file] - times[ordered[0]]).total_seconds() for file in ordered]
         for part in cut_at_pauses(seconds, gap):
-            cut = ordered[part.start : part.stop]
-            yield Group(cut[0].stem, tuple(cut), tuple(map(str, cut)))
+            yield ordered[part.start].stem, ordered[part.start : part.stop]
 
 
 def _by_name(

@@ -10,9 +10,10 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from cofuse.arguments import MOST_SIGMA, check, check_number, check_sigma
 from cofuse.errors import CofuseError
@@ -195,26 +196,20 @@ def check_options(request: Request) -> Given:
 
 
 def _changed(settings: "FusionSettings", changes: Sequence[str]) -> "FusionSettings":
-    """Change settings by texts NAME=VALUE, each value read as the setting's type."""
+    """Change settings by texts NAME=VALUE; a value that reads as a number is one."""
     changed: dict[str, Any] = {}
-    kinds = get_type_hints(type(settings))
     for change in changes:
         name, equals, text = change.partition("=")
         name = name.strip().replace("-", "_")
-        if not equals or name not in kinds:
+        if not equals or name not in vars(settings):
             raise CofuseError(
                 f"`setting` {change} names no setting; expected NAME=VALUE with one of "
-                f"{', '.join(kinds)}"
+                f"{', '.join(vars(settings))}"
             )
-        # A setting that may be None is a number when it is not.
-        kind = next((k for k in (int, float) if k in (kinds[name], *get_args(kinds[name]))), str)
-        try:
-            changed[name] = kind(text)
-        except ValueError:
-            raise CofuseError(
-                f"`setting` {change}: {text!r} is no value for {name}, which is "
-                f"{getattr(settings, name)!r} by default"
-            ) from None
+        changed[name] = text
+        for kind in (float, int):
+            with suppress(ValueError):
+                changed[name] = kind(text)
     try:
         return dataclasses.replace(settings, **changed)
     except CofuseError as error:

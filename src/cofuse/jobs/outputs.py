@@ -1,10 +1,11 @@
-"""What a job writes: a table of files, checked before the work and written after it."""
+"""What a job writes: its files, checked before the work and written after it; and its report."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,17 +13,56 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cofuse.alignment import alignment_to_json
-from cofuse.depth import depth_picture, depth_preview, ply_chunks
+from cofuse import __version__
+from cofuse.alignment import Alignment, alignment_to_json
+from cofuse.depth import Depth, depth_picture, depth_preview, ply_chunks
 from cofuse.errors import CofuseError
-from cofuse.files import Metadata, check_destination, check_output, write_image, written_whole
+from cofuse.files import check_destination, check_folder, check_format, plain
 from cofuse.files.transaction import Transaction
-from cofuse.files.writing import BitDepth, index_dtype, index_picture
-from cofuse.images import Pixels, Stack
-from cofuse.jobs.frames import Frames, Prepared, alpha_of
-from cofuse.jobs.options import Maps, Request
-from cofuse.jobs.report import Outcome
+from cofuse.files.writing import BitDepth, index_dtype, index_picture, write_image, written_whole
+from cofuse.fusion import FusionSettings
+from cofuse.images import Fusion, Pixels, Stack
+from cofuse.jobs.frames import (
+    Frames,
+    Prepared,
+    alignment_facts,
+    alpha_of,
+    frame_facts,
+    stack_in_words,
+)
+from cofuse.jobs.options import Maps
 from cofuse.progress import Progress, ProgressCallback
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a job did."""
+
+    fusion: Fusion
+    stack: Stack
+    alignment: Alignment | None
+    hot_pixels: int
+    depth: Depth | None
+    report: dict[str, Any] = field(repr=False)
+    frames: Frames = field(repr=False)
+
+    def summary(self) -> str:
+        """Say in one line what was done."""
+        alignment, fusion = self.alignment, self.fusion
+        parts = [stack_in_words(self.stack)]
+        if alignment is not None and not alignment.already_aligned:
+            bent = " and bent to undo parallax" if alignment.parallax else ""
+            parts.append(f"moved by up to {alignment.largest_displacement():.1f} pixels{bent}")
+        if alignment is not None and alignment.brightness < 1:
+            share = 100 * alignment.brightness
+            parts.append(f"darkened to {share:.0f} % of the reference to keep highlights")
+        if self.hot_pixels:
+            parts.append(f"{self.hot_pixels} hot pixels mended")
+        counts = self.report["sigma_counts"]  # in the files' own units
+        notes = [f"{counts:.3g} counts"] * (counts != fusion.sigma)
+        notes += ["estimated"] * fusion.sigma_estimated
+        parts.append(f"sigma {fusion.sigma:.1f}" + (f" ({', '.join(notes)})" if notes else ""))
+        return ", ".join(parts)
 
 
 class Output(NamedTuple):
@@ -49,19 +89,31 @@ class Output(NamedTuple):
             file.writelines([content.encode()] if isinstance(content, str) else content)
 
 
-def outputs_of(request: Request, frames: Frames) -> list[Output]:
+def outputs_of(frames: Frames) -> list[Output]:
     """List all files of a job, the picture first and the report last."""
-    maps, depth, stack = request.maps, request.writing.depth, frames.stack
-    pictures = aligned_paths(request, frames) if request.aligning.align_only else [request.output]
-    source_colours = maps.source_map and preview_path(maps.source_map)
-    depth_colours = maps.depth_map and preview_path(maps.depth_map)
+    request, stack = frames.request, frames.stack
+    maps, depth = request.maps, request.writing.depth
+    pictures = aligned_paths(frames) if request.aligning.align_only else [request.output]
+    index, depth_map = maps.source_map, maps.depth_map
     rows: list[tuple[Path | None, Any, Any]] = [
         (request.aligning.save_transforms, None, lambda made: alignment_to_json(made.alignment)),
-        (maps.source_map, index_dtype(len(stack)), _sources),
-        (source_colours, np.uint8, _source_colours),
-        (maps.depth_map, np.uint16, lambda made: depth_picture(made.depth)),
-        (depth_colours, np.uint8, _depth_colours),
-        (maps.confidence_map, np.uint8, _confidence),
+        (
+            index,
+            index_dtype(len(stack)),
+            lambda o: index_picture(o.fusion.source_map, len(o.stack)),
+        ),
+        (index and preview_path(index), np.uint8, _source_colours),
+        (depth_map, np.uint16, lambda made: depth_picture(made.depth)),
+        (
+            depth_map and preview_path(depth_map),
+            np.uint8,
+            lambda o: depth_preview(o.depth.position, o.depth.frames, o.depth.z_step),
+        ),
+        (
+            maps.confidence_map,
+            np.uint8,
+            lambda made: np.uint8(np.rint(255.0 * made.depth.confidence)),
+        ),
         (maps.point_cloud, None, _points),
         (maps.report, None, None),
     ]
@@ -69,12 +121,12 @@ def outputs_of(request: Request, frames: Frames) -> list[Output]:
     return outputs + [Output(path, *how) for path, *how in rows if path is not None]
 
 
-def aligned_paths(request: Request, frames: Frames) -> list[Path]:
+def aligned_paths(frames: Frames) -> list[Path]:
     """Name the file of every aligned frame: the frame's own name, as TIFF."""
-    stems = [file.stem for file in frames.sources]
+    stems = [picture.path.stem for picture in frames.pictures]
     if len(set(stems)) < len(stems):  # pages of one file
         stems = [f"{stem}-{k + 1:04d}" for k, stem in enumerate(stems)]
-    return [request.output / f"{stem}.tif" for stem in stems]
+    return [frames.request.output / f"{stem}.tif" for stem in stems]
 
 
 def preview_path(path: Path) -> Path:
@@ -91,10 +143,10 @@ def check_maps(maps: Maps, frames: int) -> None:
         raise CofuseError("the depth of one frame cannot be told; give two or more")
 
 
-def check_outputs(outputs: Sequence[Output], request: Request, frames: Frames) -> None:
+def check_outputs(outputs: Sequence[Output], frames: Frames) -> None:
     """Refuse, before any work, what could not be written after it."""
-    maps, align_only = request.maps, request.aligning.align_only
-    if align_only:
+    request, maps = frames.request, frames.request.maps
+    if request.aligning.align_only:
         for name, value in vars(maps).items():
             if value is not None:
                 raise CofuseError(
@@ -104,34 +156,20 @@ def check_outputs(outputs: Sequence[Output], request: Request, frames: Frames) -
     if maps.point_cloud is not None and maps.point_cloud.suffix.lower() != ".ply":
         raise CofuseError(f"{maps.point_cloud} is no name of a point cloud; name it .ply")
     # That a frame is in the way comes first: overwriting would be no remedy.
-    _check_distinct([output.path for output in outputs], request, frames)
-    overwrite = request.writing.overwrite
+    read = [*frames.files, *(Path(given.removeprefix("@")) for given in request.inputs)]
+    read += [path for path in (request.aligning.transforms, request.fusing.noise) if path]
+    check_distinct([output.path for output in outputs], read)
     for path, dtype, _, depth in outputs:
-        if dtype is None:
-            check_destination(path, overwrite=overwrite)
-        elif not align_only or path.parent.is_dir():  # a new folder has nothing in their way
-            check_output(path, overwrite=overwrite, dtype=dtype, depth=depth)
+        if dtype is not None:
+            check_format(path, dtype=dtype, depth=depth)
+        if path.parent != request.output or path.parent.is_dir():  # a new folder is empty
+            check_destination(path, overwrite=request.writing.overwrite)
 
 
-def check_folder(folder: Path) -> None:
-    """Refuse what is no folder, or one that cannot be made; it is made with the files."""
-    if folder.is_dir():
-        return
-    if folder.exists():
-        raise CofuseError(f"{folder} is a file; expected a folder for the results")
-    above = next(path for path in folder.absolute().parents if path.exists())
-    if not above.is_dir():
-        raise CofuseError(f"the folder {folder} cannot be made: {above} is not a folder")
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise CofuseError(f"the folder {folder} cannot be made: no permission to write in {above}")
-
-
-def _check_distinct(outputs: Sequence[Path], request: Request, frames: Frames) -> None:
+def check_distinct(outputs: Sequence[Path], read: Sequence[Path]) -> None:
     """Refuse to write two results to one file, or a result over a file that is read."""
     # Not `Path.resolve`, which stops at links that go in circles.
     resolved = [os.path.realpath(path) for path in outputs]
-    read: list[str | Path] = [*frames.files, *(given.removeprefix("@") for given in request.inputs)]
-    read += [path for path in (request.aligning.transforms, request.fusing.noise) if path]
     sources = {os.path.realpath(path) for path in read}
     for path in resolved:
         name = Path(path).name
@@ -148,33 +186,29 @@ def _check_distinct(outputs: Sequence[Path], request: Request, frames: Frames) -
 
 def write_picture(place: Path, outcome: Outcome) -> None:
     """Write the fused picture, each pixel as opaque as in the frame it came from."""
-    request, frames, index = outcome.request, outcome.frames, outcome.fusion.source_map
-    alphas, alpha = alpha_of(frames, outcome.alignment, crop=request.aligning.crop), None
+    frames, index = outcome.frames, outcome.fusion.source_map
+    alphas, alpha = alpha_of(frames, outcome.alignment), None
     if alphas is not None and index is not None:
         try:
-            check_output(request.output, overwrite=True, alpha=True)
+            check_format(frames.request.output, alpha=True)
         except CofuseError as error:
             warnings.warn(f"transparency is left out: {error}", stacklevel=2)
         else:
             alpha = np.zeros(index.shape, alphas.dtype)
             for number, plane in enumerate(alphas):
                 np.copyto(alpha, plane, where=index == number)
-    write = _writer(request, outcome.stack, alphas)
+    write = _writer(frames, outcome.stack, alphas)
     write(place, outcome.fusion.image, metadata=frames.metadata, alpha=alpha)
 
 
 def write_aligned(
-    request: Request,
-    frames: Frames,
-    found: Prepared,
-    transaction: Transaction,
-    progress: ProgressCallback,
+    frames: Frames, found: Prepared, transaction: Transaction, progress: ProgressCallback
 ) -> None:
     """Write the kept frames of an aligned stack."""
     assert found.alignment is not None, "checked with the options"
-    paths, stack = aligned_paths(request, frames), found.stack
-    alphas = alpha_of(frames, found.alignment, crop=request.aligning.crop)
-    write = _writer(request, stack, alphas)
+    paths, stack = aligned_paths(frames), found.stack
+    alphas = alpha_of(frames, found.alignment)
+    write = _writer(frames, stack, alphas)
     for done, index in enumerate(found.alignment.kept):
         alpha = None if alphas is None else alphas[done]
         place = transaction.place(paths[index])
@@ -182,15 +216,11 @@ def write_aligned(
         progress(Progress("writing", done + 1, len(stack)))
 
 
-def _writer(request: Request, stack: Stack, alphas: Stack | None) -> Callable[..., Path]:
+def _writer(frames: Frames, stack: Stack, alphas: Stack | None) -> Callable[..., Path]:
     """Prepare `write_image` for pictures on the scale of a stack."""
-    quality, depth = request.writing.quality, request.writing.depth
+    quality, depth = frames.request.writing.quality, frames.request.writing.depth
     opaque = None if alphas is None else alphas.white
     return partial(write_image, quality=quality, depth=depth, white=stack.white, opaque=opaque)
-
-
-def _sources(outcome: Any) -> Pixels:
-    return index_picture(outcome.fusion.source_map, len(outcome.stack))
 
 
 def _source_colours(outcome: Any) -> Pixels:
@@ -198,19 +228,11 @@ def _source_colours(outcome: Any) -> Pixels:
     return depth_preview(outcome.fusion.source_map, len(outcome.stack))
 
 
-def _depth_colours(outcome: Any) -> Pixels:
-    return depth_preview(outcome.depth.position, outcome.depth.frames, outcome.depth.z_step)
-
-
-def _confidence(outcome: Any) -> Pixels:
-    return np.asarray(np.rint(255.0 * outcome.depth.confidence), np.uint8)
-
-
 def _points(outcome: Outcome) -> Iterator[bytes]:
     """Encode the depth as points in space, in micrometres."""
     depth, size = outcome.depth, outcome.frames.metadata.pixel_size
     assert depth is not None
-    pixel_size = outcome.request.maps.pixel_size or (size[0] if size else None)
+    pixel_size = outcome.frames.request.maps.pixel_size or (size[0] if size else None)
     if depth.z_step is not None and pixel_size is None:
         warnings.warn(
             "the size of a pixel is not known and taken as 1 micrometre in the point cloud; "
@@ -221,14 +243,49 @@ def _points(outcome: Outcome) -> Iterator[bytes]:
     return ply_chunks(depth, outcome.fusion.image, white=white, pixel_size=pixel_size or 1.0)
 
 
-def z_distance(maps: Maps, metadata: Metadata, places: Sequence[int]) -> float | None:
-    """Micrometres between the focus planes of neighbouring frames; None if not known.
+# --- the report ----------------------------------------------------------------------------------
 
-    ``places`` are the indices of the fused frames among all frames of the files, of which the
-    metadata have the distance. They must be evenly spaced.
+
+def fusion_report(
+    outcome: Outcome, settings: FusionSettings, seconds: Mapping[str, float]
+) -> dict[str, Any]:
+    """Describe a fusion and how it was made, in values that JSON knows.
+
+    ``seconds`` are the durations of the stages besides those of the fusion.
     """
-    size = metadata.pixel_size
-    if maps.z_step is not None or size is None or size[2] is None:
-        return maps.z_step
-    steps = np.diff(places)
-    return float(size[2] * steps[0]) if (steps == steps[0]).all() else None
+    fusion, stack, request = outcome.fusion, outcome.stack, outcome.frames.request
+    shares = None
+    if fusion.source_map is not None:
+        counts = np.bincount(fusion.source_map.ravel().astype(np.intp), minlength=len(stack))
+        each = zip(stack.names, counts / fusion.source_map.size, strict=True)
+        shares = [{"frame": name, "share": share} for name, share in each]
+    confidence, alignment = fusion.confidence, outcome.alignment
+    facts = {
+        "cofuse": __version__,
+        "frames": frame_facts(stack),
+        "output": request.output,
+        "device": fusion.device,
+        "sigma": fusion.sigma,
+        "sigma_counts": fusion.sigma * (stack.white / 255.0),
+        "sigma_estimated": fusion.sigma_estimated,
+        "noise": None if fusion.noise is None else fusion.noise.facts(),
+        "clipped": np.mean(fusion.image >= stack.ceiling),
+        "shares": shares,
+        "mean_confidence": None if confidence is None else confidence.mean(dtype=np.float64),
+        "settings": settings,
+        "traces": {
+            stage: {
+                "solver": trace.solver,
+                "iterations": trace.iterations,
+                "converged": trace.converged,
+                "reason": trace.reason,
+                "last": {name: values[-1] for name, values in trace.history.items() if values},
+            }
+            for stage, trace in fusion.trace.items()
+        },
+        "seconds": {**fusion.seconds, **seconds},
+        "options": vars(request),
+        "hot_pixels": outcome.hot_pixels,
+        "alignment": None if alignment is None else alignment_facts(alignment),
+    }
+    return plain(facts)

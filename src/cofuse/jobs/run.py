@@ -14,7 +14,7 @@ import numpy as np
 from cofuse.alignment import Alignment
 from cofuse.depth import estimate_depth
 from cofuse.errors import CofuseError
-from cofuse.files import check_output, write_json
+from cofuse.files import check_format, write_json
 from cofuse.files.transaction import Transaction, clear_leftovers
 from cofuse.fusion import fuse
 from cofuse.fusion.presets import Work, plan_fusion, preset_name
@@ -33,7 +33,6 @@ from cofuse.jobs.options import (
     check_options,
     noise_of,
 )
-from cofuse.jobs.report import Outcome, fusion_report
 from cofuse.progress import Preview, Progress, ProgressCallback, shortage_told, silent
 from cofuse.sensor import NoiseLaw, estimate_noise
 
@@ -59,16 +58,16 @@ class Job:
         self.settings, self._max_memory = given.settings, given.max_memory
         if not request.aligning.align_only:
             # A wrong name is refused before frames are looked for.
-            check_output(request.output, overwrite=True)
-        self.frames = read_frames(request.inputs, request.reading, request.aligning)
+            check_format(request.output)
+        self.frames = read_frames(request)
         stack = self.frames.stack
         outputs.check_maps(request.maps, len(stack))
         #: The noise as it was given; None where it is to be estimated.
         self.noise = noise_of(stack, given.noise)
         for folder in (request.output, request.output.parent):  # the first if frames are aligned
             clear_leftovers(folder)
-        self._outputs = outputs.outputs_of(request, self.frames)
-        outputs.check_outputs(self._outputs, request, self.frames)
+        self._outputs = outputs.outputs_of(self.frames)
+        outputs.check_outputs(self._outputs, self.frames)
         #: What is about to be done, in one line.
         self.plan = self._planned()
         stack[0]  # a fault of the first frame, and likely of all, is found before the work
@@ -93,7 +92,7 @@ class Job:
         *,
         preview: Preview | None = None,
         on_aligned: Callable[[Stack, Alignment | None], None] | None = None,
-    ) -> Outcome:
+    ) -> outputs.Outcome:
         """Do the work and write the results; ``progress`` and ``preview`` are as in `fuse`.
 
         ``on_aligned`` is called with the frames in their places, before they are fused, and with
@@ -101,9 +100,9 @@ class Job:
         """
         start, seconds = time.perf_counter(), dict[str, float]()
         request, frames = self.request, self.frames
-        with _whole(request, frames, progress) as (progress, transaction):
+        with _whole(frames, progress) as (progress, transaction):
             picture = transaction.place(request.output)  # fails before the work, not after it
-            found = prepare_frames(frames, request.aligning, progress, seconds)
+            found = prepare_frames(frames, progress, seconds)
             alignment = found.alignment
             with timed("reading", seconds):
                 stack = found.stack.kept()
@@ -122,7 +121,7 @@ class Job:
                 progress=progress,
                 preview=preview,
             )
-            places, depth = [frames.taken[k] for k in kept], None
+            depth, z_step = None, request.maps.z_step
             with timed("depth", seconds):
                 if request.maps.needs_depth:
                     depth = estimate_depth(
@@ -130,17 +129,16 @@ class Job:
                         source_map=fusion.source_map,
                         source_confidence=fusion.confidence,
                         picture=fusion.image,
-                        z_step=outputs.z_distance(request.maps, frames.metadata, places),
+                        z_step=frames.distance(kept) if z_step is None else z_step,
                         progress=progress,
                     )
-            outcome = Outcome(
+            outcome = outputs.Outcome(
                 fusion=fusion,
                 stack=found.stack,
                 alignment=alignment,
                 hot_pixels=found.hot_pixels,
                 depth=depth,
                 report={},
-                request=request,
                 frames=frames,
             )
             with timed("writing", seconds):
@@ -151,16 +149,18 @@ class Job:
                     progress(Progress("writing", done, count))
                     output.write(transaction, outcome)
             seconds["total"] = time.perf_counter() - start
-            outcome.report.update(fusion_report(outcome, self.settings, seconds) | self._facts)
+            outcome.report.update(
+                outputs.fusion_report(outcome, self.settings, seconds) | self._facts
+            )
             if request.maps.report is not None:
                 write_json(transaction.place(request.maps.report), outcome.report)
         return outcome
 
     def align_only(self, progress: ProgressCallback = silent) -> Alignment:
         """Write the aligned frames and do no more."""
-        with _whole(self.request, self.frames, progress) as (progress, transaction):
-            found = prepare_frames(self.frames, self.request.aligning, progress, {})
-            outputs.write_aligned(self.request, self.frames, found, transaction, progress)
+        with _whole(self.frames, progress) as (progress, transaction):
+            found = prepare_frames(self.frames, progress, {})
+            outputs.write_aligned(self.frames, found, transaction, progress)
             for output in self._outputs:
                 output.write(transaction, found)
         assert found.alignment is not None
@@ -173,7 +173,7 @@ def fuse_files(
     *,
     progress: ProgressCallback = silent,
     **options: Any,
-) -> Outcome:
+) -> outputs.Outcome:
     """Fuse files of frames into a picture file, as ``cofuse fuse`` does with the same options.
 
     Parameters
@@ -218,45 +218,35 @@ def fuse_files(
 
 @contextmanager
 def _whole(
-    request: Request, frames: Frames, progress: ProgressCallback
+    frames: Frames, progress: ProgressCallback
 ) -> Iterator[tuple[ProgressCallback, Transaction]]:
     """Let all results appear together, if memory suffices and the frames stay as they were."""
-    overwrite = request.writing.overwrite
+    overwrite = frames.request.writing.overwrite
     with shortage_told(progress) as progress, Transaction(overwrite=overwrite) as transaction:
         yield progress, transaction
         frames.check_unchanged()
 
 
 def noise_of_files(
-    inputs: Sequence[str],
-    reading: Reading,
-    aligning: Aligning,
+    request: Request,
     *,
     output: Path | None = None,
     plot: Path | None = None,
-    overwrite: bool = False,
     progress: ProgressCallback = silent,
 ) -> tuple[NoiseLaw, Stack]:
     """Estimate the noise of frames as fusing would; returns it and the aligned frames.
 
     The law is written to ``output``, as JSON, and a plot of it to ``plot``, where these are given.
     """
-    writing = Writing(overwrite=overwrite)
-    request = Request(tuple(inputs), Path(), reading, aligning, writing=writing)
     check_options(request)
-    files: list[outputs.Output] = []
-    if output is not None:
-        files.append(outputs.Output(output, None, NoiseLaw.to_json))
-    if plot is not None:
-        if plot.suffix.lower() != ".png":
-            raise CofuseError(f"{plot} is no name of a plot; name it .png")
-        from cofuse.sensor.plot import plot_noise
+    from cofuse.sensor.plot import plot_noise
 
-        files.append(outputs.Output(plot, np.uint8, plot_noise))
-    frames = read_frames(inputs, reading, aligning)
-    outputs.check_outputs(files, request, frames)
-    with _whole(request, frames, progress) as (progress, transaction):
-        stack = prepare_frames(frames, aligning, progress, {}).stack
+    rows = ((output, None, NoiseLaw.to_json), (plot, np.uint8, plot_noise))
+    files = [outputs.Output(path, *how) for path, *how in rows if path is not None]
+    frames = read_frames(request)
+    outputs.check_outputs(files, frames)
+    with _whole(frames, progress) as (progress, transaction):
+        stack = prepare_frames(frames, progress, {}).stack
         law = estimate_noise(stack.kept(), progress=progress)
         for file in files:
             file.write(transaction, law)

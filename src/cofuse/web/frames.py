@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cofuse.errors import CofuseError
 from cofuse.files import read_metadata, write_image
-from cofuse.files.reading import inspect_file, stated_white
+from cofuse.files.reading import inspect, stated_white
 from cofuse.files.sources import format_of, natural_key
 from cofuse.files.tiff import has_more_pages
 from cofuse.images import Stack as Pictures
@@ -132,7 +132,7 @@ def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
     # Some TIFFs hold small copies of each frame as well, hence more pages than frames.
     if kind == "tiff" and has_more_pages(path, 5 * store.config.max_frames):
         raise CofuseError(f"{name} holds far more pages than a stack may have frames")
-    pictures = inspect_file(path)
+    pictures = inspect([path])
     first, most = pictures[0], store.config.max_pixels
     for picture in pictures:
         height, width = picture.shape[:2]
@@ -145,7 +145,7 @@ def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
         raise CofuseError(f"{name} holds {len(pictures)} frames; a stack may have fewer")
     if 3 * math.prod(first.shape) * first.dtype.itemsize > available_memory():
         raise CofuseError(f"{name} does not fit into memory; make it smaller")
-    white = None if first.dtype.kind == "f" else stated_white(pictures, path)
+    white = None if first.dtype.kind == "f" else stated_white(pictures)
     pixels = Pictures.from_arrays([first.decode()], white=white, names=[name])
     thumbnail_path(path).write_bytes(_thumbnail(pixels, read_metadata(path).icc))
     return FrameRecord(

@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from cofuse.alignment import Alignment, aligned, alignment_from_json, alignment_to_json
+from cofuse.files import read_stack
 from cofuse.images import Pixels, Stack
-from cofuse.jobs import Reading, Request
-from cofuse.jobs.frames import mend_hot_pixels, read_frames
-from cofuse.jobs.report import Outcome
+from cofuse.jobs import Request
+from cofuse.jobs.frames import mend_hot_pixels
+from cofuse.jobs.outputs import Outcome
 from cofuse.jobs.run import Job
 from cofuse.progress import Progress, silent
 from cofuse.sensor import NoiseLaw, estimate_noise
@@ -152,7 +153,7 @@ def frame(
 
 
 def _read(files: Sequence[Path]) -> Stack:
-    return read_frames([str(file) for file in files], Reading()).stack
+    return read_stack(files)
 
 
 def noise(send: Report, *, files: Sequence[Path]) -> dict[str, Any]:
