@@ -22,8 +22,7 @@ from cofuse.sensor import NoiseLaw
 from cofuse.sensor.law import NoiseModel
 from cofuse.web import tasks
 from cofuse.web.options import Config, Options, fusing_request
-from cofuse.web.pace import Pace, expected
-from cofuse.web.reporting import Preview, reporter
+from cofuse.web.reporting import Pace, Preview, expected, reporter
 from cofuse.web.schemas import now
 from cofuse.web.store import Store, folder_bytes, new_id
 from cofuse.web.worker import Worker
@@ -60,7 +59,7 @@ def at_work(client, job):
 @contextmanager
 def halted(client):
     """Let the worker stand still, so that what it does is not over too early."""
-    pid = until(lambda: client.service.queue.worker.pid)
+    pid = until(lambda: client.service.worker.pid)
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -102,7 +101,7 @@ def test_a_job_says_at_once_what_it_does(client):
 
 
 def test_cancelling_really_stops_and_leaves_the_worker_alive(client, large):
-    worker = client.service.queue.worker
+    worker = client.service.worker
     job = start(client, large)
     at_work(client, job)
     pid = worker.pid
@@ -123,7 +122,7 @@ def test_cancelling_really_stops_and_leaves_the_worker_alive(client, large):
 
 @pytest.mark.slow
 def test_worker_that_does_not_listen_is_replaced(client, large, monkeypatch):
-    worker = client.service.queue.worker
+    worker = client.service.worker
     monkeypatch.setattr(worker, "stop_seconds", 0.5)
     job = start(client, large)
     at_work(client, job)
@@ -136,7 +135,7 @@ def test_worker_that_does_not_listen_is_replaced(client, large, monkeypatch):
 
 
 def test_death_of_the_worker_fails_one_job_and_no_more(client, large):
-    worker = client.service.queue.worker
+    worker = client.service.worker
     job = start(client, large)
     at_work(client, job)
     with halted(client):
@@ -259,7 +258,7 @@ def test_results_stay_and_interrupted_jobs_are_marked(tmp_path):
         running, waiting = start(client, large), start(client, large)
         at_work(client, running)
         # Stand still, so that it is not over too early.
-        os.kill(client.service.queue.worker.pid, signal.SIGSTOP)
+        os.kill(client.service.worker.pid, signal.SIGSTOP)
     with client_of(tmp_path / "data") as client:
         states = {job["id"]: job["state"] for job in client.get("/api/jobs").json()}
         assert states == {done["id"]: "done", running: "interrupted", waiting: "interrupted"}
@@ -282,7 +281,7 @@ def filled(store: Store, name: str, days: float, size: int) -> tuple[str, str]:
     stack = store.new_stack(name)
     job = store.new_job(stack, Options(), "")
     store.finish(job, "cancelled")
-    store.change_job(job, ended=now() - timedelta(days=days))
+    store.jobs.change(job, ended=now() - timedelta(days=days))
     store.stacks.change(stack, used=now() - timedelta(days=days))
     (stack.folder / "frames" / "frame.png").write_bytes(b"\0" * size)
     return stack.id, job.id

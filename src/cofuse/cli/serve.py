@@ -82,9 +82,9 @@ def serve(
     import uvicorn
 
     from cofuse.web.app import create_app
-    from cofuse.web.connections import Connection
     from cofuse.web.options import Config
-    from cofuse.web.security import is_loopback
+    from cofuse.web.security import Connection, is_loopback
+    from cofuse.web.store import taken
 
     if port is not None:
         check_number("port", port, 0, 2**16 - 1, whole=True)
@@ -109,7 +109,7 @@ def serve(
             f"warning: other machines can reach {host}; whoever learns the token can use this "
             "server, and the traffic is not encrypted"
         )
-    with _listening(host, port) as listener, _taken(data_dir or user_folder()) as folder:
+    with _listening(host, port) as listener, taken(data_dir or user_folder()) as folder:
         config = configured(folder=folder, host=host, port=listener.getsockname()[1])
         app = create_app(config)
         server = uvicorn.Server(
@@ -200,40 +200,6 @@ def _listening(host: str, port: int | None) -> Iterator[socket.socket]:
             yield listener
             return
     raise CofuseError(f"cannot listen at {host}:{ports[0]} ({reason}); choose another --port")
-
-
-@contextlib.contextmanager
-def _taken(folder: Path) -> Iterator[Path]:
-    """Take a folder for this server, and see to it that what is written is its user's alone."""
-    folder = folder.absolute()
-    before = os.umask(0o077)
-    try:
-        with _locked(folder):
-            yield folder
-    finally:
-        os.umask(before)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Let no other server use a folder."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = (folder / ".lock").open("w")
-    except OSError as error:
-        raise CofuseError(f"{folder} cannot be used: {error.strerror}; name another") from error
-    with lock:
-        with contextlib.suppress(ImportError):  # not Unix
-            import fcntl
-
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise CofuseError(
-                    f"{folder} is in use by another server; open its page, stop it, or name "
-                    "another folder with --data-dir"
-                ) from error
-        yield
 
 
 def _entrance(folder: Path, address: str) -> str:

@@ -17,8 +17,7 @@ from cofuse.files.sources import format_of, natural_key
 from cofuse.files.tiff import has_more_pages
 from cofuse.images import Stack as Pictures
 from cofuse.images.memory import available_memory
-from cofuse.web.colours import eight_bits, to_srgb
-from cofuse.web.pyramid import encoded
+from cofuse.web.pyramid import eight_bits, encoded, to_srgb
 from cofuse.web.schemas import FrameRecord, Refused, StackRecord
 from cofuse.web.store import Store, new_id
 

@@ -19,7 +19,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from cofuse.fusion import fuse
 from cofuse.images import PartReader, Pixels, Stack
-from cofuse.images.tiles import tiles_of
+from cofuse.images.tiles import relative, tiles_of
 from cofuse.sensor import NoiseLaw
 from cofuse.web.blending import blend
 
@@ -132,12 +132,12 @@ class RestoredFrames:
         noise = self.noise.for_stack(len(stack), colour=stack.is_colour).only([index])
 
         def restored(rows: slice, columns: slice) -> Pixels:
-            tall, wide = _widened(rows, stack.height), _widened(columns, stack.width)
-            part = np.ascontiguousarray(read(tall, wide))
+            around = _widened(rows, stack.height), _widened(columns, stack.width)
+            part = np.ascontiguousarray(read(*around))
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="one frame only")
                 fused = fuse([part], noise=noise, preset=self.preset, white=stack.white)
-            return np.asarray(fused.image)[_within(rows, tall), _within(columns, wide)]
+            return np.asarray(fused.image)[relative((rows, columns), around)]
 
         return restored
 
@@ -146,11 +146,6 @@ def _widened(side: slice, size: int) -> slice:
     """Rows or columns with a halo, as far as the picture goes."""
     start = max(side.start - _HALO, 0) // _MODEL_STEP * _MODEL_STEP
     return slice(start, min(side.stop + _HALO, size))
-
-
-def _within(part: slice, whole: slice) -> slice:
-    """Where rows or columns lie in others that cover them."""
-    return slice(part.start - whole.start, part.stop - whole.start)
 
 
 def retouch(

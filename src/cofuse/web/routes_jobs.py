@@ -11,11 +11,12 @@ from fastapi import APIRouter, Query, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter, ValidationError
+from starlette.exceptions import HTTPException
 
 from cofuse.web.options import Options, command_line
 from cofuse.web.schemas import Command, Job, JobRecord, NewJob
 from cofuse.web.service import JPEG, AnyJob, Here, Service
-from cofuse.web.store import Full, content_of
+from cofuse.web.store import content_of
 
 router = APIRouter(tags=["jobs"])
 
@@ -33,7 +34,7 @@ _ALIVE_EVERY = 10.0
 @router.post("/jobs", response_model=Job, status_code=202)
 def new_job(new: NewJob, here: Here) -> JobRecord:
     """Start a job, or put it at the end of the queue."""
-    return here.queue.submit(here.store.stacks[new.stack], new.options)
+    return here.submit(here.store.stacks[new.stack], new.options)
 
 
 @router.get("/jobs", response_model=list[Job])
@@ -63,7 +64,7 @@ async def one_job(job: AnyJob) -> JobRecord:
 @router.post("/jobs/{job}/cancel", response_model=Job)
 def cancel(job: AnyJob, here: Here) -> JobRecord:
     """Stop a job; one that is over stays as it is."""
-    here.queue.cancel(job)
+    here.cancel(job)
     return job
 
 
@@ -97,7 +98,7 @@ def _event_stream(
 ) -> Response:
     """Send each job when it has changed, until the server stops, or all are over if asked for."""
     if here.watchers.locked():
-        raise Full("too many are watching already; close some pages")
+        raise HTTPException(429, "too many are watching already; close some pages")
 
     async def stream() -> AsyncIterator[str]:
         seen: dict[str, tuple[int, str]] = {}

@@ -15,20 +15,20 @@ import numpy as np
 from fastapi import APIRouter, Query, Response
 from fastapi import Path as InPath
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, StreamingResponse
+from starlette.exceptions import HTTPException
 
 from cofuse.errors import CofuseError
 from cofuse.files import read_alpha, read_metadata, write_image
 from cofuse.files.writing import BitDepth
 from cofuse.images import Stack
 from cofuse.web import tasks
-from cofuse.web.colours import eight_bits, to_srgb
 from cofuse.web.facts import activities, pixel_facts, relief_grid
 from cofuse.web.facts import histogram as count
-from cofuse.web.pyramid import OVERLAP, TILE
+from cofuse.web.pyramid import OVERLAP, TILE, eight_bits, to_srgb
 from cofuse.web.retouching import painted_from
 from cofuse.web.schemas import AnyJSON, Job, JobRecord, Pending, PictureInfo, Strokes
 from cofuse.web.service import BRIEFLY, DoneJob, Here
-from cofuse.web.store import Missing, content_of
+from cofuse.web.store import content_of
 from cofuse.web.viewer import MAPS, profile_of, result_file, result_of, strokes_of
 
 SUFFIXES = {"tiff": ".tif", "png": ".png", "jpeg": ".jpg"}
@@ -99,14 +99,15 @@ def pixel(
     """
     viewer, names = here.viewer, result_of(job).names
     image = viewer.current(job)
-    found = pixel_facts(x, y, image=image, maps=viewer.maps(job))
+    maps = {name: viewer.array(job, name) for name in viewer.titles(job).keys() & MAPS}
+    found = pixel_facts(x, y, image=image, maps=maps)
     painted, activity = painted_from(strokes_of(job).painted, x, y, image.shape), None
     if painted is not None:
         found |= {"frame": painted, "confidence": None, "depth": None}
     elif job.options.preset == "fast":
-        frames = [partial(viewer.frame, job, k) for k in range(len(names))]
+        frames = [partial(viewer.array, job, f"frame-{k}") for k in range(len(names))]
         activity = activities(x, y, Stack(frames, white=job.white))
-    shown = to_srgb(profile_of(job))(eight_bits(image[y : y + 1, x : x + 1], job.white))
+    shown = to_srgb(profile_of(job.folder))(eight_bits(image[y : y + 1, x : x + 1], job.white))
     return {
         **found,
         "colour": np.broadcast_to(shown[0, 0], 3).tolist(),
@@ -128,7 +129,7 @@ def relief(job: DoneJob, here: Here) -> Response:
     last = float(max(result_of(job).frames - 1, 1))
     depth, picture = here.viewer.array(job, "depth"), here.viewer.current(job)
     heights, colours = relief_grid(
-        depth, picture, white=job.white, last=last, profile=profile_of(job)
+        depth, picture, white=job.white, last=last, profile=profile_of(job.folder)
     )
     facts = {
         "columns": heights.shape[1],
@@ -139,22 +140,20 @@ def relief(job: DoneJob, here: Here) -> Response:
     return JSONResponse(facts)  # written here, in a thread: it is long
 
 
-@router.get("/jobs/{job}/metrics", response_model=None, responses={202: {"model": Pending}})
-def metrics(job: DoneJob, here: Here, response: Response) -> AnyJSON:
+@router.get("/jobs/{job}/metrics", response_model=AnyJSON, responses={202: {"model": Pending}})
+def metrics(job: DoneJob, here: Here) -> Response:
     """Score the result against the frames: values by name, and the part that was measured."""
-    frames = result_of(job).frames
-    found = job.metrics
-    if found is None:
-        if not all((job.folder / "frames" / f"{k:04d}.npy").exists() for k in range(frames)):
-            raise Missing("the frames are too large to be kept; measure with cofuse evaluate")
-        found = here.questions.ask(
-            f"metrics {job.id}", tasks.metrics, folder=job.folder, white=job.white, count=frames
-        )
+    if job.metrics is None:
+        count = result_of(job).frames
+        if not all(tasks.frame_file(job.folder, k).exists() for k in range(count)):
+            line = "the frames are too large to be kept; measure with cofuse evaluate"
+            raise HTTPException(404, line)
+        facts = {"folder": job.folder, "white": job.white, "count": count}
+        found = here.questions.ask(f"metrics {job.id}", tasks.metrics, **facts)
         if found is None:
-            response.status_code = 202
-            return {"pending": True}
-        here.store.change_job(job, metrics=found)
-    return found
+            return JSONResponse({"pending": True}, 202)
+        here.store.jobs.change(job, metrics=found)
+    return JSONResponse(job.metrics)
 
 
 @router.get("/jobs/{job}/strokes")

@@ -90,6 +90,19 @@ class Frame(BaseModel):
         return f"{self.width}x{self.height} {'RGB' if self.colour else 'grey'} {self.depth} bits"
 
 
+class Record(BaseModel):
+    """What a record has besides what is saved: its folder, and a count of its changes."""
+
+    folder: Path = Field(default=Path(), exclude=True)
+    version: int = Field(default=0, exclude=True)
+
+    def show(self, **values: Any) -> None:
+        """Give it new values without writing them; event streams see that it has changed."""
+        for name, value in values.items():
+            setattr(self, name, value)
+        self.version += 1
+
+
 class FrameRecord(Frame):
     """A frame and the ending of its file."""
 
@@ -121,11 +134,10 @@ class Stack(BaseModel):
         return f"{what}: {odd.name} is {odd.kind}, most frames are {usual}"
 
 
-class StackRecord(Stack):
-    """A stack, its folder, and what was found out about it."""
+class StackRecord(Record, Stack):
+    """A stack, and what was found out about it."""
 
     frames: list[FrameRecord] = []
-    folder: Path = Field(default=Path(), exclude=True)
     used: datetime = Field(default_factory=now)
     #: Its level and what is remarkable about it, once they are estimated.
     noise: AnyJSON | None = None
@@ -235,15 +247,12 @@ class Job(BaseModel):
     retouched: int = 0
 
 
-class JobRecord(Job):
-    """A job, its folder, the frames it takes, and what its pictures are shown by."""
+class JobRecord(Record, Job):
+    """A job, the frames it takes, and what its pictures are shown by."""
 
-    folder: Path = Field(default=Path(), exclude=True)
     frames: list[FrameRecord] = []
     white: float = 255.0
     metrics: AnyJSON | None = None
-    #: Counts changes, for event streams; not saved.
-    version: int = Field(default=0, exclude=True)
 
     @property
     def is_over(self) -> bool:

@@ -7,7 +7,6 @@ dictionary it only looks whether the task is cancelled, and raises if it is.
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -18,14 +17,13 @@ from typing import Any
 import numpy as np
 
 from cofuse.alignment import Alignment, aligned, alignment_from_json, alignment_to_json
+from cofuse.files import written_whole
 from cofuse.images import Pixels, Stack
 from cofuse.jobs import Reading, Request
 from cofuse.jobs.frames import mend_hot_pixels, read_frames
-from cofuse.jobs.report import Outcome
 from cofuse.jobs.run import Job
 from cofuse.progress import Progress, silent
 from cofuse.sensor import NoiseLaw, estimate_noise
-from cofuse.web.arrays import mapped, write_array, written_by_parts
 from cofuse.web.reporting import Preview, reporter
 from cofuse.web.retouching import RestoredFrames, Stroke
 from cofuse.web.retouching import retouch as paint
@@ -37,6 +35,20 @@ _STRIP = 128
 _SIGMA = "sigma", "sigma_counts", "sigma_estimated"
 #: Side of the part of large pictures that metrics look at.
 _METRICS_SIDE = 1536
+
+
+def frame_file(folder: Path, index: int) -> Path:
+    """Where an aligned frame of a job lies."""
+    return folder / "frames" / f"{index:04d}.npy"
+
+
+def write_array(path: Path, pixels: Pixels) -> None:
+    """Write an array that replaces whatever is there.
+
+    Not through a memory map: where the disk is full, the system ends a process that does so.
+    """
+    with written_whole(path, overwrite=True) as file:
+        np.save(file, np.asanyarray(pixels))
 
 
 def fuse(send: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
@@ -62,16 +74,21 @@ def fuse(send: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
             if stack.frame_bytes * len(stack) <= keep_frames:
                 (folder / "frames").mkdir()
                 for index, frame in enumerate(stack):
-                    write_array(folder / "frames" / f"{index:04d}.npy", frame)
+                    write_array(frame_file(folder, index), frame)
                     report_to(Progress("frames", index + 1, len(stack)))
             if alignment is not None:
                 (folder / "alignment.json").write_text(alignment_to_json(alignment), "utf-8")
-            _save_average(folder / "average.npy", stack)
+            write_array(folder / "average.npy", _average(stack))
 
         outcome = job.run(report_to, preview=preview.paint, on_aligned=keep)
     report, fusion, stack = outcome.report, outcome.fusion, outcome.stack
     report_to(Progress("writing", 1, 2))
-    _save(outcome, folder)
+    maps = {"result": fusion.image, "source": fusion.source_map, "confidence": fusion.confidence}
+    maps["depth"] = None if outcome.depth is None else outcome.depth.position
+    for name, pixels in maps.items():
+        if pixels is not None:
+            write_array(folder / f"{name}.npy", pixels)
+    (folder / "noise.json").write_text(fusion.noise.to_json(), "utf-8")
     report_to(Progress("writing", 2, 2))
     return {
         "white": stack.white,
@@ -94,37 +111,24 @@ def fuse(send: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
     }
 
 
-def _save(outcome: Outcome, folder: Path) -> None:
-    """Write what a viewer shows beside the result that the job wrote."""
-    fusion = outcome.fusion
-    maps = {"result": fusion.image, "source": fusion.source_map, "confidence": fusion.confidence}
-    if outcome.depth is not None:
-        maps["depth"] = outcome.depth.position
-    for name, pixels in maps.items():
-        if pixels is not None:
-            write_array(folder / f"{name}.npy", pixels)
-    (folder / "noise.json").write_text(fusion.noise.to_json(), "utf-8")
-
-
-def _save_average(path: Path, stack: Stack) -> None:
-    """Write the mean of all frames, a few rows at a time: they need not fit into memory twice."""
+def _average(stack: Stack) -> Pixels:
+    """The mean of all frames, a few rows at a time: sums take several times a frame's memory."""
     readers = [stack.part_reader(index) for index in range(len(stack))]
-    row = math.prod(stack.shape[1:])
-    with written_by_parts(path, stack.shape, stack.dtype) as put:
-        for top in range(0, stack.height, _STRIP):
-            rows = slice(top, min(top + _STRIP, stack.height))
-            total = np.zeros((rows.stop - rows.start, *stack.shape[1:]), np.float64)
-            for read in readers:
-                total += read(rows, slice(0, stack.width))
-            total /= len(stack)
-            mean = np.rint(total) if stack.dtype.kind == "u" else total
-            put(top * row, mean.astype(stack.dtype))
+    average = np.empty(stack.shape, stack.dtype)
+    for top in range(0, stack.height, _STRIP):
+        rows = slice(top, min(top + _STRIP, stack.height))
+        total = np.zeros(average[rows].shape, np.float64)
+        for read in readers:
+            total += read(rows, slice(0, stack.width))
+        total /= len(stack)
+        average[rows] = np.rint(total) if stack.dtype.kind == "u" else total
+    return average
 
 
 def _frames_of(folder: Path, count: int, white: float) -> Stack:
     """The aligned frames of a job, mapped from their files."""
-    files = (folder / "frames" / f"{index:04d}.npy" for index in range(count))
-    return Stack([partial(mapped, file) for file in files], white=white)
+    files = (frame_file(folder, index) for index in range(count))
+    return Stack([partial(np.load, file, mmap_mode="r") for file in files], white=white)
 
 
 @lru_cache(maxsize=1)
@@ -142,12 +146,27 @@ def _aligned_again(folder: Path, files: tuple[Path, ...], *, mend: bool) -> Stac
 
 
 def frame(
-    send: Report, *, folder: Path, files: tuple[Path, ...], mend: bool, index: int
+    send: Report,
+    *,
+    folder: Path,
+    files: tuple[Path, ...],
+    mend: bool,
+    index: int,
+    keep_frames: int,
 ) -> dict[str, Any]:
-    """Align one frame again, where all together were too large to be kept."""
-    stack = _aligned_again(folder, files, mend=mend)
-    (folder / "frames").mkdir(exist_ok=True)
-    write_array(folder / "frames" / f"{index:04d}.npy", stack[index])
+    """Align one frame again, where all together take more than ``keep_frames`` bytes."""
+    path = frame_file(folder, index)
+    if path.exists():  # others asked for it as well
+        return {}
+    pixels = _aligned_again(folder, files, mend=mend)[index]
+    path.parent.mkdir(exist_ok=True)
+    # Those that were made first make room.
+    made = sorted(path.parent.glob("*.npy"), key=lambda file: file.stat().st_mtime)
+    total = sum(file.stat().st_size for file in made)
+    while made and total + pixels.nbytes > keep_frames:
+        total -= made[0].stat().st_size
+        made.pop(0).unlink()
+    write_array(path, pixels)
     return {}
 
 
@@ -167,7 +186,7 @@ def metrics(send: Report, *, folder: Path, count: int, white: float) -> dict[str
     """Score a result against its frames; of a large picture, its middle."""
     from cofuse.evaluation.metrics import choose_metrics, score
 
-    result = mapped(folder / "result.npy")
+    result = np.load(folder / "result.npy", mmap_mode="r")
     stack = _frames_of(folder, count, white)
     rows, columns = (_middle(side) for side in result.shape[:2])
     sources: list[Pixels] = []
@@ -212,5 +231,6 @@ def retouch(
     if restore:
         law = NoiseLaw.from_json((folder / "noise.json").read_text("utf-8"))
         frames = RestoredFrames(stack, law)
-    write_array(folder / end, paint(mapped(folder / start), frames, watched()))
+    picture = np.load(folder / start, mmap_mode="r")
+    write_array(folder / end, paint(picture, frames, watched()))
     return {}

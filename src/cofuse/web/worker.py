@@ -22,7 +22,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from cofuse.errors import CofuseError
-from cofuse.web.store import DISK_FULL, is_full
+from cofuse.web.store import in_one_line
 
 #: Called with what a task reports on its way; in the process it raises if that is cancelled.
 Report = Callable[[dict[str, Any]], None]
@@ -178,23 +178,11 @@ def _serve(pipe: Connection, niceness: int, idle_seconds: float | None) -> None:
             task, options = message
             try:
                 answer: tuple[str, Any] = "done", task(report, **options)
+            except Cancelled as error:
+                answer = "failed", error
             except Exception as error:
-                answer = "failed", _in_one_line(error)
+                answer = "failed", CofuseError(in_one_line(error))
             pipe.send(answer)
-
-
-def _in_one_line(error: Exception) -> Exception:
-    """What to raise on the server's side for an error of a task."""
-    if isinstance(error, Cancelled):
-        return error
-    if is_full(error):
-        return CofuseError(DISK_FULL)
-    if isinstance(error, CofuseError):
-        return CofuseError(" ".join(str(error).split()))
-    if isinstance(error, MemoryError):
-        return CofuseError("there is not enough memory; make the frames smaller or fewer")
-    # A mistake of ours: the job fails, the server lives on.
-    return CofuseError(f"an unexpected error ({type(error).__name__}: {error}"[:300] + ")")
 
 
 def _end_with_server() -> None:
