@@ -75,7 +75,7 @@ def test_no_name_leads_out_of_the_folder(client, place, name):
         assert 0 < len(frame["name"]) <= 121 and frame["name"].isprintable()
         assert not set("/\\\0\r\n") & set(frame["name"])
         files = sorted(Path(path).name for path in new if "frames/" in path)
-        assert files == [f"{frame['id']}.png", f"{frame['id']}.png.thumbnail.jpg"]
+        assert files == [frame["id"], f"{frame['id']}.thumbnail.jpg"]
     client.delete(f"/api/stacks/{stack}")
 
 

@@ -23,8 +23,6 @@ from cofuse.errors import CofuseError
 from cofuse.images.memory import format_size, parse_size
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from cofuse.web.store import Store
 
 _PORT, _PORTS_TRIED = 8765, 40
@@ -126,7 +124,9 @@ def serve(
         app.state.service.closing = lambda: server.should_exit
         named = f"[{host}]" if ":" in host else host
         address = f"http://{named}:{config.port}/?token={config.token}"
-        with contextlib.suppress(KeyboardInterrupt), _ending_gently(server):
+        if hasattr(signal, "SIGHUP"):  # a closed terminal ends the server as Ctrl-C does
+            signal.signal(signal.SIGHUP, server.handle_exit)
+        with contextlib.suppress(KeyboardInterrupt):
             # The port listens already: who comes early waits until the server answers.
             print(address, flush=True)
             say("the page is served at this address; stop it with Ctrl-C")
@@ -226,20 +226,3 @@ def can_show() -> bool:
     if sys.platform in ("win32", "darwin"):
         return True
     return any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
-
-
-@contextlib.contextmanager
-def _ending_gently(server: uvicorn.Server) -> Iterator[None]:
-    """Let a closed terminal or a shutdown end the server as Ctrl-C does."""
-
-    def end(*_: object) -> None:
-        server.should_exit = True
-
-    # Uvicorn sends the first once more when it is done.
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {number: signal.signal(number, end) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -31,7 +31,7 @@ _decoding = threading.Semaphore(2)
 
 @dataclass(frozen=True)
 class Arrived:
-    """An uploaded file: the client's name for it, and where it lies for now."""
+    """An uploaded file: the client's name for it, and where it lies."""
 
     name: str
     path: Path
@@ -61,7 +61,7 @@ def add_frames(
     They come in the natural order of their names: among the frames that are there if those are in
     it as well, else, as somebody has put those in another order, after them.
     """
-    good: list[tuple[Arrived, FrameRecord]] = []
+    good: list[FrameRecord] = []
     refused: list[Refused] = []
     added: list[FrameRecord] = []
     try:
@@ -69,26 +69,21 @@ def add_frames(
             name = clean_name(file.name, "frame")
             try:
                 with _decoding:
-                    good.append((file, _look_at(file.path, name, store)))
+                    good.append(_look_at(file.path, name, store))
             except CofuseError as error:
                 line = " ".join(str(error).replace(str(file.path), name).split())
                 refused.append(Refused(name=name, error=line))
         with store.lock:
             store.stacks[stack.id]  # it may have been deleted meanwhile
             most, pages = store.config.max_frames, stack.pages
-            for file, frame in good:
-                there = any(
-                    _is_same(store, stack, file, frame, one) for one in stack.frames + added
-                )
+            for frame in good:
+                there = any(_is_same(store, stack, frame, one) for one in stack.frames + added)
                 if there or pages + frame.pages > most:
                     too_many = f"one frame too many; a stack may have {most}"
                     why = "in the stack already" if there else too_many
                     refused.append(Refused(name=frame.name, error=f"{frame.name} is {why}"))
                     continue
                 pages += frame.pages
-                target = store.frame_path(stack.id, frame)
-                file.path.rename(target)
-                thumbnail_path(file.path).rename(thumbnail_path(target))
                 added.append(frame)
             if added:
                 is_ordered = stack.frames == _in_order(stack.frames)
@@ -96,13 +91,11 @@ def add_frames(
                 frames = _in_order(frames) if is_ordered else frames
                 store.stacks.change(stack, frames=frames, noise=None)
                 store.size += sum(frame.bytes for frame in added)
-    except BaseException:  # none is kept that the record does not know
-        for frame in added:
-            _delete(store.frame_path(stack.id, frame))
-        raise
-    finally:
+    finally:  # none is kept that the record does not know
+        kept = {store.frame_path(stack.id, frame) for frame in stack.frames}
         for file in arrived:
-            _delete(file.path)
+            if file.path not in kept:
+                delete_frame(file.path)
     return added, refused
 
 
@@ -110,16 +103,15 @@ def _in_order(frames: list[FrameRecord]) -> list[FrameRecord]:
     return sorted(frames, key=lambda frame: natural_key(frame.name))
 
 
-def _is_same(
-    store: Store, stack: StackRecord, file: Arrived, frame: FrameRecord, other: FrameRecord
-) -> bool:
-    """Whether a file that arrived is a frame that is there, by name and content."""
-    if (frame.name, frame.bytes) != (other.name, other.bytes):
+def _is_same(store: Store, stack: StackRecord, one: FrameRecord, other: FrameRecord) -> bool:
+    """Whether two frames are the same, by name and content."""
+    if (one.name, one.bytes) != (other.name, other.bytes):
         return False
-    return filecmp.cmp(file.path, store.frame_path(stack.id, other), shallow=False)
+    first, second = (store.frame_path(stack.id, frame) for frame in (one, other))
+    return filecmp.cmp(first, second, shallow=False)
 
 
-def _delete(path: Path) -> None:
+def delete_frame(path: Path) -> None:
     """Delete a frame's file, and its thumbnail."""
     path.unlink(missing_ok=True)
     thumbnail_path(path).unlink(missing_ok=True)
@@ -148,7 +140,7 @@ def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
     pixels = Pictures.from_arrays([first.decode()], white=white, names=[name])
     thumbnail_path(path).write_bytes(_thumbnail(pixels, read_metadata(path).icc))
     return FrameRecord(
-        id=new_id(),
+        id=path.name.removesuffix(path.suffix),
         name=name,
         format=kind,
         width=first.shape[1],
@@ -157,7 +149,7 @@ def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
         colour=len(first.shape) == 3,
         bytes=path.stat().st_size,
         pages=len(pictures),
-        suffix=path.suffix if kind == "raw" else f".{kind}",
+        suffix=path.suffix,
     )
 
 

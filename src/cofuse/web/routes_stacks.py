@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from cofuse.errors import CofuseError
-from cofuse.web import tasks
+from cofuse.web import frames, tasks
 from cofuse.web.frames import add_frames, add_sample, clean_name, thumbnail_path
 from cofuse.web.schemas import (
     AnyJSON,
@@ -100,9 +100,7 @@ def delete_frame(stack: AnyStack, frame: str, here: Here) -> StackRecord:
         store.check_unused(stack)
         left = [one for one in stack.frames if one is not found]
         store.stacks.change(stack, frames=left, noise=None)
-        path = store.frame_path(stack.id, found)
-        path.unlink(missing_ok=True)
-        thumbnail_path(path).unlink(missing_ok=True)
+        frames.delete_frame(store.frame_path(stack.id, found))
     return stack
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from cofuse.alignment import Alignment, aligned, alignment_from_json, alignment_to_json
-from cofuse.files import written_whole
+from cofuse.files import plain, written_whole
 from cofuse.images import Pixels, Stack
 from cofuse.jobs import Reading, Request
 from cofuse.jobs.frames import mend_hot_pixels, read_frames
@@ -146,7 +146,7 @@ def _aligned_again(folder: Path, files: tuple[Path, ...], *, mend: bool) -> Stac
 
 
 def frame(
-    send: Report,
+    _: Report,
     *,
     folder: Path,
     files: tuple[Path, ...],
@@ -174,33 +174,27 @@ def _read(files: Sequence[Path]) -> Stack:
     return read_frames([str(file) for file in files], Reading()).stack
 
 
-def noise(send: Report, *, files: Sequence[Path]) -> dict[str, Any]:
+def noise(_: Report, *, files: Sequence[Path]) -> dict[str, Any]:
     """Estimate the noise of a stack as fusing would: its level, and its character in words."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        law = estimate_noise(_read(files), progress=lambda _: send({}))
+        law = estimate_noise(_read(files))
         return {"sigma": float(law.to_remove().sigma), "character": list(law.character)}
 
 
-def metrics(send: Report, *, folder: Path, count: int, white: float) -> dict[str, Any]:
+def metrics(_: Report, *, folder: Path, count: int, white: float) -> dict[str, Any]:
     """Score a result against its frames; of a large picture, its middle."""
-    from cofuse.evaluation.metrics import choose_metrics, score
+    from cofuse.evaluation.metrics import WITHOUT_TRUTH, score
 
-    result = np.load(folder / "result.npy", mmap_mode="r")
     stack = _frames_of(folder, count, white)
-    rows, columns = (_middle(side) for side in result.shape[:2])
-    sources: list[Pixels] = []
-    for frame in stack:
-        sources.append(np.ascontiguousarray(frame[rows, columns]))
-        send({})
-    names = choose_metrics((), sources=True, truth=False) if len(stack) > 1 else ()
-    picture = np.ascontiguousarray(result[rows, columns])
-    values: dict[str, float | None] = {}
-    for name in names:
-        send({})
-        value = score(picture, metrics=[name], sources=sources, white=stack.white)[name]
-        values[name] = float(value) if np.isfinite(value) else None
-    return {"values": values, "part": [columns.start, rows.start, columns.stop, rows.stop]}
+    rows, columns = (_middle(side) for side in stack.shape[:2])
+    part = [columns.start, rows.start, columns.stop, rows.stop]
+    if len(stack) < 2:
+        return {"values": {}, "part": part}
+    result = np.load(folder / "result.npy", mmap_mode="r")
+    picture, *sources = (np.ascontiguousarray(one[rows, columns]) for one in (result, *stack))
+    values = score(picture, metrics=tuple(WITHOUT_TRUTH), sources=sources, white=white)
+    return {"values": plain(values), "part": part}
 
 
 def _middle(size: int) -> slice:
@@ -209,7 +203,7 @@ def _middle(size: int) -> slice:
 
 
 def retouch(
-    send: Report,
+    _: Report,
     *,
     folder: Path,
     start: str,
@@ -220,17 +214,11 @@ def retouch(
     white: float,
 ) -> dict[str, Any]:
     """Paint strokes into the picture in the file ``start`` and write it to ``end``."""
-
-    def watched() -> Iterator[Stroke]:
-        for stroke in strokes:
-            send({})
-            yield stroke
-
     stack = _frames_of(folder, count, white)
     frames: Stack | RestoredFrames = stack
     if restore:
         law = NoiseLaw.from_json((folder / "noise.json").read_text("utf-8"))
         frames = RestoredFrames(stack, law)
     picture = np.load(folder / start, mmap_mode="r")
-    write_array(folder / end, paint(picture, frames, watched()))
+    write_array(folder / end, paint(picture, frames, strokes))
     return {}

@@ -43,8 +43,8 @@ class Worker:
     """One process, started when it is first needed, and a thread that gives it one task at a time.
 
     ``niceness`` is that of Unix: how far the process gives way to others. A cancelled task has
-    ``stop_seconds`` to stop by itself before the process is ended. Without a task for
-    ``idle_seconds`` it ends itself.
+    ``stop_seconds`` to stop by itself before the process is ended, one of a worker that is closed
+    has none. Without a task for ``idle_seconds`` the process ends itself.
     """
 
     def __init__(
@@ -120,8 +120,8 @@ class Worker:
         try:
             pipe = self.start()
             pipe.send((task, options))
-            while time.monotonic() <= deadline:
-                if deadline == math.inf and self._is_cancelled():
+            while time.monotonic() <= deadline and not self.closing.is_set():
+                if deadline == math.inf and self.cancel.is_set():
                     deadline = time.monotonic() + self.stop_seconds
                     pipe.send("cancel")
                 if pipe.poll(_LOOK_EVERY):
@@ -132,17 +132,13 @@ class Worker:
                         raise content
                     report(content)
         except (EOFError, OSError) as error:  # the process is gone
-            if not self._is_cancelled():
-                self._stop()
+            if not (self.cancel.is_set() or self.closing.is_set()):
                 raise CofuseError(
                     "the process that did the work ended unexpectedly, perhaps for want of memory; "
                     "try fewer or smaller frames"
                 ) from error
         self._stop()
         raise Cancelled("the server is stopping")
-
-    def _is_cancelled(self) -> bool:
-        return self.cancel.is_set() or self.closing.is_set()
 
     def _stop(self) -> None:
         """End the process, whatever it is doing."""
