@@ -23,7 +23,7 @@ from cofuse.sensor.law import NoiseModel
 from cofuse.web import tasks
 from cofuse.web.options import Config, Options, fusing_request
 from cofuse.web.reporting import Pace, Preview, expected, reporter
-from cofuse.web.schemas import now
+from cofuse.web.schemas import JobRecord, now
 from cofuse.web.store import Store, folder_bytes, new_id
 from cofuse.web.worker import Worker
 from tests.waiting import PATIENCE, until
@@ -230,10 +230,11 @@ def test_frames_are_painted_from_by_the_noise_that_was_found(tmp_path, monkeypat
     assert made["result"]["character"] == ["coarse-grained", "growing with brightness"]
     seen = []
     monkeypatch.setattr("cofuse.web.tasks.RestoredFrames", lambda _, noise: seen.append(noise))
-    painting = {"folder": folder, "strokes": [], "start": "result.npy", "end": "new.npy"}
-    painting |= {"white": made["white"], "count": 2}
-    for restore in (True, False):
-        tasks.retouch(lambda _: None, **painting, restore=restore)
+    facts = {"id": "x", "stack": "x", "name": "x", "state": "done", "created": now(), "command": ""}
+    facts |= {"folder": folder, "white": made["white"], "result": made["result"]}
+    for denoise in (1.0, 0.0):
+        job = JobRecord(**facts, options=Options(denoise=denoise))
+        tasks.retouch(lambda _: None, job=job, strokes=[], start="result.npy", end="new.npy")
     (law,) = seen
     np.testing.assert_array_equal(law.levels, coarse_law(2).levels)
     assert law.sigma == made["result"]["sigma"]

@@ -15,7 +15,6 @@ agree inside nothing changes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,15 +38,14 @@ def blend(image: NDArray[Any], patch: NDArray[Any], depth: Floats, *, fade: floa
     of ``image``, deep inside those of ``patch``.
     """
     inside, solid = depth > 0, depth >= fade
-    ring = inside & ~solid
-    levels = _levels(inside, depth, fade) if ring.any() else []
+    ring, weight = inside & ~solid, inside.astype(np.float32)
     result = image.copy()
     # Channel by channel: planes that lie in one piece are several times faster to work on.
     planes = (np.atleast_3d(pixels) for pixels in (image, patch, result))
     for old, new, out in zip(*(np.moveaxis(pixels, -1, 0) for pixels in planes), strict=True):
-        if levels:
+        if ring.any():
             before, after = old.astype(np.float32), new.astype(np.float32)
-            mixed = before + _faded((after - before) * levels[0].weight, levels)
+            mixed = before + _faded((after - before) * weight, weight, depth, fade)
             # Bands may overshoot: values are kept within those that occur here.
             low, high = min(before.min(), after.min()), max(before.max(), after.max())
             np.clip(mixed, low, high, out=mixed)
@@ -58,46 +56,25 @@ def blend(image: NDArray[Any], patch: NDArray[Any], depth: Floats, *, fade: floa
     return result
 
 
-@dataclass(frozen=True)
-class _Level:
-    """What all channels share of a level of the pyramid.
+def _faded(
+    sums: Floats, weight: Floats, depth: Floats, fade: float, width: float = _FINEST
+) -> Floats:
+    """Fade a difference in, from the level whose ramp has this width.
 
-    ``weight`` says how much of each pixel lies inside, ``ramp`` how far its band is faded in, and
-    ``spread`` is one over the next level's weight brought up to this one.
+    ``weight`` says how much of each pixel lies inside; ``sums`` is the difference times that. The
+    coarsest level's ramp takes most of the fade.
     """
-
-    weight: Floats
-    ramp: Floats
-    spread: Floats | None
-
-
-def _levels(inside: NDArray[np.bool_], depth: Floats, fade: float) -> list[_Level]:
-    """Prepare the levels, the finest first; the last one's ramp takes most of the fade."""
     import cv2
 
-    levels, weight, width = [], inside.astype(np.float32), _FINEST
-    while 4.0 * width <= fade:
-        small = cv2.pyrDown(weight)
-        spread = cv2.pyrUp(small, dstsize=weight.shape[::-1])
-        np.divide(np.float32(1.0), np.maximum(spread, _TINY), out=spread)
-        levels.append(_Level(weight, _ramp(depth, fade, width), np.asarray(spread, np.float32)))
-        weight, depth, width = np.asarray(small, np.float32), depth[::2, ::2], 2.0 * width
-    return [*levels, _Level(weight, _ramp(depth, fade, _WIDEST * fade), None)]
-
-
-def _faded(sums: Floats, levels: list[_Level]) -> Floats:
-    """Fade a difference in, given its values times the first level's weight."""
-    import cv2
-
-    level, *coarser = levels
-    means = sums / np.maximum(level.weight, _TINY)
-    if level.spread is None:
-        return np.asarray(level.ramp * means, np.float32)
-    small = np.asarray(cv2.pyrDown(sums), np.float32)
-    size = sums.shape[::-1]
-    band = level.ramp * (means - level.spread * cv2.pyrUp(small, dstsize=size))
-    coarse = coarser[0].weight * _faded(small, coarser)
-    return np.asarray(band + level.spread * cv2.pyrUp(coarse, dstsize=size), np.float32)
+    means = sums / np.maximum(weight, _TINY)
+    if 4.0 * width > fade:
+        return np.asarray(_ramp(depth, fade, _WIDEST * fade) * means, np.float32)
+    small, size = np.asarray(cv2.pyrDown(sums), np.float32), sums.shape[::-1]
+    less = np.asarray(cv2.pyrDown(weight), np.float32)
+    spread = np.float32(1.0) / np.maximum(cv2.pyrUp(less, dstsize=size), _TINY)
+    band = _ramp(depth, fade, width) * (means - spread * cv2.pyrUp(small, dstsize=size))
+    coarse = less * _faded(small, less, depth[::2, ::2], fade, 2.0 * width)
+    return np.asarray(band + spread * cv2.pyrUp(coarse, dstsize=size), np.float32)
 
 
 def _ramp(depth: Floats, fade: float, width: float) -> Floats:

@@ -148,8 +148,7 @@ def metrics(job: DoneJob, here: Here) -> Response:
         if not all(tasks.frame_file(job.folder, k).exists() for k in range(count)):
             line = "the frames are too large to be kept; measure with cofuse evaluate"
             raise HTTPException(404, line)
-        facts = {"folder": job.folder, "white": job.white, "count": count}
-        found = here.questions.ask(f"metrics {job.id}", tasks.metrics, **facts)
+        found = here.questions.ask(f"metrics {job.id}", tasks.metrics, job=job)
         if found is None:
             return JSONResponse({"pending": True}, 202)
         here.store.jobs.change(job, metrics=found)

@@ -17,16 +17,17 @@ from typing import Any
 import numpy as np
 
 from cofuse.alignment import Alignment, aligned, alignment_from_json, alignment_to_json
-from cofuse.files import plain, written_whole
+from cofuse.files import plain, read_stack, written_whole
 from cofuse.images import Pixels, Stack
-from cofuse.jobs import Reading, Request
-from cofuse.jobs.frames import mend_hot_pixels, read_frames
+from cofuse.jobs import Request
+from cofuse.jobs.frames import mend_hot_pixels
 from cofuse.jobs.run import Job
 from cofuse.progress import Progress, silent
 from cofuse.sensor import NoiseLaw, estimate_noise
 from cofuse.web.reporting import Preview, reporter
 from cofuse.web.retouching import RestoredFrames, Stroke
 from cofuse.web.retouching import retouch as paint
+from cofuse.web.schemas import JobRecord
 from cofuse.web.worker import Report
 
 #: Rows that are averaged at a time.
@@ -93,21 +94,18 @@ def fuse(send: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
     return {
         "white": stack.white,
         "report": report,
-        "result": {
-            "width": stack.width,
-            "height": stack.height,
+        "result": report["frames"]
+        | {name: report[name] for name in ("device", "hot_pixels", *_SIGMA)}
+        | {
             "depth": 8 * stack.dtype.itemsize,
-            "colour": stack.is_colour,
             "frames": len(stack),
             "character": list(fusion.noise.character),
             "seconds": time.perf_counter() - start,
             "stages": {k: float(v) for k, v in report["seconds"].items() if k != "total"},
             "moved": float(outcome.alignment.largest_displacement()) if outcome.alignment else 0.0,
-            "names": list(stack.names),
             "has_depth": outcome.depth is not None,
             "notes": list(dict.fromkeys(str(warning.message) for warning in warned)),
-        }
-        | {name: report[name] for name in ("device", "hot_pixels", *_SIGMA)},
+        },
     }
 
 
@@ -125,10 +123,11 @@ def _average(stack: Stack) -> Pixels:
     return average
 
 
-def _frames_of(folder: Path, count: int, white: float) -> Stack:
+def _frames_of(job: JobRecord) -> Stack:
     """The aligned frames of a job, mapped from their files."""
-    files = (frame_file(folder, index) for index in range(count))
-    return Stack([partial(np.load, file, mmap_mode="r") for file in files], white=white)
+    assert job.result is not None, "it is done"
+    files = (frame_file(job.folder, index) for index in range(job.result.frames))
+    return Stack([partial(np.load, file, mmap_mode="r") for file in files], white=job.white)
 
 
 @lru_cache(maxsize=1)
@@ -136,7 +135,7 @@ def _aligned_again(folder: Path, files: tuple[Path, ...], *, mend: bool) -> Stac
     """The frames of a job that did not keep them, in their places."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        stack = _read(files)
+        stack = read_stack(files)
         if mend:
             stack, _ = mend_hot_pixels(stack, silent)
         if (folder / "alignment.json").exists():
@@ -146,19 +145,13 @@ def _aligned_again(folder: Path, files: tuple[Path, ...], *, mend: bool) -> Stac
 
 
 def frame(
-    _: Report,
-    *,
-    folder: Path,
-    files: tuple[Path, ...],
-    mend: bool,
-    index: int,
-    keep_frames: int,
+    _: Report, *, job: JobRecord, files: tuple[Path, ...], index: int, keep_frames: int
 ) -> dict[str, Any]:
     """Align one frame again, where all together take more than ``keep_frames`` bytes."""
-    path = frame_file(folder, index)
+    path = frame_file(job.folder, index)
     if path.exists():  # others asked for it as well
         return {}
-    pixels = _aligned_again(folder, files, mend=mend)[index]
+    pixels = _aligned_again(job.folder, files, mend=job.options.hot_pixels == "auto")[index]
     path.parent.mkdir(exist_ok=True)
     # Those that were made first make room.
     made = sorted(path.parent.glob("*.npy"), key=lambda file: file.stat().st_mtime)
@@ -170,30 +163,26 @@ def frame(
     return {}
 
 
-def _read(files: Sequence[Path]) -> Stack:
-    return read_frames([str(file) for file in files], Reading()).stack
-
-
 def noise(_: Report, *, files: Sequence[Path]) -> dict[str, Any]:
     """Estimate the noise of a stack as fusing would: its level, and its character in words."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        law = estimate_noise(_read(files))
+        law = estimate_noise(read_stack(files))
         return {"sigma": float(law.to_remove().sigma), "character": list(law.character)}
 
 
-def metrics(_: Report, *, folder: Path, count: int, white: float) -> dict[str, Any]:
+def metrics(_: Report, *, job: JobRecord) -> dict[str, Any]:
     """Score a result against its frames; of a large picture, its middle."""
     from cofuse.evaluation.metrics import WITHOUT_TRUTH, score
 
-    stack = _frames_of(folder, count, white)
+    stack = _frames_of(job)
     rows, columns = (_middle(side) for side in stack.shape[:2])
     part = [columns.start, rows.start, columns.stop, rows.stop]
     if len(stack) < 2:
         return {"values": {}, "part": part}
-    result = np.load(folder / "result.npy", mmap_mode="r")
+    result = np.load(job.folder / "result.npy", mmap_mode="r")
     picture, *sources = (np.ascontiguousarray(one[rows, columns]) for one in (result, *stack))
-    values = score(picture, metrics=tuple(WITHOUT_TRUTH), sources=sources, white=white)
+    values = score(picture, metrics=tuple(WITHOUT_TRUTH), sources=sources, white=job.white)
     return {"values": plain(values), "part": part}
 
 
@@ -203,22 +192,15 @@ def _middle(size: int) -> slice:
 
 
 def retouch(
-    _: Report,
-    *,
-    folder: Path,
-    start: str,
-    end: str,
-    strokes: list[Stroke],
-    restore: bool,
-    count: int,
-    white: float,
+    _: Report, *, job: JobRecord, start: str, end: str, strokes: list[Stroke]
 ) -> dict[str, Any]:
     """Paint strokes into the picture in the file ``start`` and write it to ``end``."""
-    stack = _frames_of(folder, count, white)
-    frames: Stack | RestoredFrames = stack
-    if restore:
-        law = NoiseLaw.from_json((folder / "noise.json").read_text("utf-8"))
-        frames = RestoredFrames(stack, law)
-    picture = np.load(folder / start, mmap_mode="r")
-    write_array(folder / end, paint(picture, frames, strokes))
+    assert job.result is not None, "it is done"
+    frames: Stack | RestoredFrames = _frames_of(job)
+    # They are restored only if the result was.
+    if job.result.sigma > 0 and job.options.denoise > 0:
+        law = NoiseLaw.from_json((job.folder / "noise.json").read_text("utf-8"))
+        frames = RestoredFrames(_frames_of(job), law)
+    picture = np.load(job.folder / start, mmap_mode="r")
+    write_array(job.folder / end, paint(picture, frames, strokes))
     return {}

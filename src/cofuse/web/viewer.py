@@ -75,13 +75,9 @@ class Viewer:
             if not all(file.exists() for file in files):
                 line = "the frames are too large to be kept, and their stack is deleted"
                 raise HTTPException(404, line)
+            most = self._store.config.keep_frames
             self._worker.wait_for(
-                tasks.frame,
-                folder=job.folder,
-                files=tuple(files),
-                mend=job.options.hot_pixels == "auto",
-                index=index,
-                keep_frames=self._store.config.keep_frames,
+                tasks.frame, job=job, files=tuple(files), index=index, keep_frames=most
             )
         return path
 
@@ -116,21 +112,16 @@ class Viewer:
 
     def _paint(self, job: JobRecord, before: list[Stroke], strokes: list[Stroke]) -> None:
         """Make the next version; a beginning that is painted already is not painted again."""
-        result = result_of(job)
         for index in {0, *(stroke.frame for stroke in strokes)}:
             self._frame(job, index)
         goes_on = job.retouched > 0 and strokes[: len(before)] == before
         try:
             self._worker.wait_for(
                 tasks.retouch,
-                folder=job.folder,
+                job=job,
                 start=f"{result_file(job.retouched if goes_on else 0)}.npy",
                 end=f"{result_file(job.retouched + 1)}.npy",
                 strokes=strokes[len(before) if goes_on else 0 :],
-                # Frames are restored only if the result was.
-                restore=result.sigma > 0 and job.options.denoise > 0,
-                white=job.white,
-                count=result.frames,
             )
         except CofuseError:
             self._store.jobs[job.id]  # if it was deleted meanwhile, that is the reason
