@@ -7,7 +7,6 @@ import math
 import re
 import threading
 import unicodedata
-from dataclasses import dataclass
 from pathlib import Path
 
 from cofuse.errors import CofuseError
@@ -29,14 +28,6 @@ _THUMBNAIL = 320
 _decoding = threading.Semaphore(2)
 
 
-@dataclass(frozen=True)
-class Arrived:
-    """An uploaded file: the client's name for it, and where it lies."""
-
-    name: str
-    path: Path
-
-
 def clean_name(given: str, fallback: str) -> str:
     """Make a name safe to show and to list: no folders, no control characters, not too long."""
     text = given.encode("utf-8", "replace").decode("utf-8")
@@ -54,9 +45,9 @@ def thumbnail_path(path: Path) -> Path:
 
 
 def add_frames(
-    store: Store, stack: StackRecord, arrived: list[Arrived]
+    store: Store, stack: StackRecord, arrived: dict[Path, str]
 ) -> tuple[list[FrameRecord], list[Refused]]:
-    """Check files and add the good ones to a stack.
+    """Check files in a stack's folder, by the clients' names for them, and add the good ones.
 
     They come in the natural order of their names: among the frames that are there if those are in
     it as well, else, as somebody has put those in another order, after them.
@@ -65,13 +56,13 @@ def add_frames(
     refused: list[Refused] = []
     added: list[FrameRecord] = []
     try:
-        for file in arrived:
-            name = clean_name(file.name, "frame")
+        for path, given in arrived.items():
+            name = clean_name(given, "frame")
             try:
                 with _decoding:
-                    good.append(_look_at(file.path, name, store))
+                    good.append(_look_at(path, name, store))
             except CofuseError as error:
-                line = " ".join(str(error).replace(str(file.path), name).split())
+                line = " ".join(str(error).replace(str(path), name).split())
                 refused.append(Refused(name=name, error=line))
         with store.lock:
             store.stacks[stack.id]  # it may have been deleted meanwhile
@@ -93,9 +84,8 @@ def add_frames(
                 store.size += sum(frame.bytes for frame in added)
     finally:  # none is kept that the record does not know
         kept = {store.frame_path(stack.id, frame) for frame in stack.frames}
-        for file in arrived:
-            if file.path not in kept:
-                delete_frame(file.path)
+        for path in arrived.keys() - kept:
+            delete_frame(path)
     return added, refused
 
 
@@ -170,10 +160,10 @@ def add_sample(store: Store) -> StackRecord:
     from cofuse.evaluation.simulation import demo_simulation
 
     stack = store.new_stack("Sample", sample=True)
-    arrived = []
+    arrived = {}
     for number, frame in enumerate(demo_simulation().frames, start=1):
         path = stack.folder / "frames" / f"{new_id()}.png"
         write_image(path, frame)
-        arrived.append(Arrived(f"frame-{number:02}.png", path))
+        arrived[path] = f"frame-{number:02}.png"
     add_frames(store, stack, arrived)
     return stack

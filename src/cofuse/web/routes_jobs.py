@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Json, TypeAdapter
 from starlette.exceptions import HTTPException
 
 from cofuse.web.options import Options, command_line
@@ -23,6 +22,7 @@ router = APIRouter(tags=["jobs"])
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/event-stream": {}}, "description": "jobs as they change"}
 }
+_DEFAULTS = Options()
 #: Leaves out those fields of a record that clients do not see.
 _WIRE = TypeAdapter(Job)
 #: Seconds between two looks at the jobs; looking costs less than waking streams from threads.
@@ -45,14 +45,10 @@ async def list_jobs(here: Here) -> list[JobRecord]:
 
 @router.get("/command")
 async def command(
-    stack: str, here: Here, options: Annotated[str, Query(max_length=2000)] = "{}"
+    stack: str, here: Here, options: Annotated[Json[Options], Query()] = _DEFAULTS
 ) -> Command:
     """The command line that does the same."""
-    try:
-        chosen = Options.model_validate_json(options)
-    except ValidationError as error:
-        raise RequestValidationError(error.errors()) from error
-    return Command(command=command_line(here.store.stacks[stack].names, chosen))
+    return Command(command=command_line(here.store.stacks[stack].names, options))
 
 
 @router.get("/jobs/{job}", response_model=Job)

@@ -193,13 +193,12 @@ class Store:
 
     # --- clean-up --------------------------------------------------------------------------------
 
-    def clean_up(self) -> list[str]:
+    def clean_up(self) -> None:
         """Delete stacks that were not used for long, and the oldest while all is too large.
 
-        Their frames are copies; results are not, and only their owner deletes them. Returns the
-        identifiers of what was deleted. Stacks of jobs that wait or run stay.
+        Their frames are copies; results are not, and only their owner deletes them. Stacks of jobs
+        that wait or run stay.
         """
-        gone: list[str] = []
         limit = now() - timedelta(days=self.config.keep_days)
         left = folder_bytes(self.config.folder)
         for stack in sorted(self.stacks.all(), key=lambda stack: stack.used):
@@ -208,10 +207,8 @@ class Store:
             size = folder_bytes(stack.folder)
             with suppress(HTTPException):  # in use, or deleted meanwhile
                 self.delete_stack(stack.id)
-                gone.append(stack.id)
                 left -= size
         self.size = left
-        return gone
 
 
 @contextmanager

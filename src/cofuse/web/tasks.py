@@ -25,15 +25,15 @@ from cofuse.jobs.run import Job
 from cofuse.progress import Progress, silent
 from cofuse.sensor import NoiseLaw, estimate_noise
 from cofuse.web.reporting import Preview, reporter
-from cofuse.web.retouching import RestoredFrames, Stroke
+from cofuse.web.retouching import Stroke
 from cofuse.web.retouching import retouch as paint
 from cofuse.web.schemas import JobRecord
 from cofuse.web.worker import Report
 
 #: Rows that are averaged at a time.
 _STRIP = 128
-#: What a report says of the noise level.
-_SIGMA = "sigma", "sigma_counts", "sigma_estimated"
+#: What the page shows of a report.
+_REPORTED = "device", "hot_pixels", "sigma", "sigma_counts", "sigma_estimated"
 #: Side of the part of large pictures that metrics look at.
 _METRICS_SIDE = 1536
 
@@ -95,7 +95,7 @@ def fuse(send: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
         "white": stack.white,
         "report": report,
         "result": report["frames"]
-        | {name: report[name] for name in ("device", "hot_pixels", *_SIGMA)}
+        | {name: report[name] for name in _REPORTED}
         | {
             "depth": 8 * stack.dtype.itemsize,
             "frames": len(stack),
@@ -196,11 +196,10 @@ def retouch(
 ) -> dict[str, Any]:
     """Paint strokes into the picture in the file ``start`` and write it to ``end``."""
     assert job.result is not None, "it is done"
-    frames: Stack | RestoredFrames = _frames_of(job)
-    # They are restored only if the result was.
+    noise = None
+    # Frames are restored only if the result was.
     if job.result.sigma > 0 and job.options.denoise > 0:
-        law = NoiseLaw.from_json((job.folder / "noise.json").read_text("utf-8"))
-        frames = RestoredFrames(_frames_of(job), law)
+        noise = NoiseLaw.from_json((job.folder / "noise.json").read_text("utf-8"))
     picture = np.load(job.folder / start, mmap_mode="r")
-    write_array(job.folder / end, paint(picture, frames, strokes))
+    write_array(job.folder / end, paint(picture, _frames_of(job), strokes, noise=noise))
     return {}

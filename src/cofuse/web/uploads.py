@@ -16,7 +16,6 @@ from starlette.requests import Request
 
 from cofuse.errors import CofuseError
 from cofuse.files.sources import RAW_SUFFIXES
-from cofuse.web.frames import Arrived
 from cofuse.web.schemas import StackRecord
 from cofuse.web.store import Store, new_id
 
@@ -24,21 +23,23 @@ from cofuse.web.store import Store, new_id
 _BATCH = 2**20
 #: Room that multipart needs around every file.
 _ENVELOPE = 2**16
-_LONGEST_HEADER = 2**14
+#: Most bytes of a part's header, and of what separates parts (RFC 2046).
+_LONGEST_HEADER, _LONGEST_BOUNDARY = 2**14, 70
 #: Bytes of the disk that uploads leave free.
 _SPARE_DISK = 500 * 10**6
 
 
-async def receive(store: Store, stack: StackRecord, request: Request) -> list[Arrived]:
-    """Write the files of a request to the stack's folder, all or none of them."""
+async def receive(store: Store, stack: StackRecord, request: Request) -> dict[Path, str]:
+    """Write the files of a request to the stack's folder, all or none; returns their names."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
-    if kind != b"multipart/form-data" or not options.get(b"boundary"):
+    boundary = options.get(b"boundary", b"")
+    if kind != b"multipart/form-data" or not 0 < len(boundary) <= _LONGEST_BOUNDARY:
         raise CofuseError('send frames as multipart/form-data, each in a field "file"')
     await run_in_threadpool(_check_room, store)
     length = request.headers.get("content-length", "")
     if length.isdigit():
         _check_size(store, stack, int(length) - _ENVELOPE)
-    parts = _Parts(options[b"boundary"], stack.folder / "frames", store.config.max_frames)
+    parts = _Parts(boundary, stack.folder / "frames", store.config.max_frames)
     taken, whole = 0, False
     try:
         batch = bytearray()
@@ -89,27 +90,25 @@ class _Parts:
     """Takes multipart apart and writes the parts called "file" to files of our own names."""
 
     def __init__(self, boundary: bytes, folder: Path, most: int) -> None:
-        self.files: list[Arrived] = []
+        #: Files by their place, with the client's names for them.
+        self.files: dict[Path, str] = {}
         self.ended = False
         self._folder, self._most = folder, most
         self._file: BinaryIO | None = None
         self._header: defaultdict[str, bytes] = defaultdict(bytes)
         self._disposition = b""
-        try:
-            self._parser = MultipartParser(
-                boundary,
-                {
-                    "on_header_field": partial(self._read_header, "field"),
-                    "on_header_value": partial(self._read_header, "value"),
-                    "on_header_end": self._header_end,
-                    "on_headers_finished": self._open,
-                    "on_part_data": self._write,
-                    "on_part_end": lambda: self.close(keep=True),
-                    "on_end": self._end,
-                },
-            )
-        except FormParserError as error:
-            raise CofuseError(f"the upload cannot be read ({error})") from error
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_header_field": partial(self._read_header, "field"),
+                "on_header_value": partial(self._read_header, "value"),
+                "on_header_end": self._header_end,
+                "on_headers_finished": self._open,
+                "on_part_data": self._write,
+                "on_part_end": lambda: self.close(keep=True),
+                "on_end": self._end,
+            },
+        )
 
     def feed(self, data: bytes) -> None:
         """Take more of the body."""
@@ -124,8 +123,8 @@ class _Parts:
             self._file.close()
             self._file = None
         if not keep:
-            for file in self.files:
-                file.path.unlink(missing_ok=True)
+            for path in self.files:
+                path.unlink(missing_ok=True)
 
     def _read_header(self, part: str, data: bytes, start: int, end: int) -> None:
         self._header[part] += data[start:end]
@@ -149,7 +148,7 @@ class _Parts:
         suffix = next((end for end in RAW_SUFFIXES if name.lower().endswith(end)), "")
         path = self._folder / f"{new_id()}{suffix}"
         self._file = path.open("xb")
-        self.files.append(Arrived(name, path))
+        self.files[path] = name
 
     def _write(self, data: bytes, start: int, end: int) -> None:
         if self._file is not None:
