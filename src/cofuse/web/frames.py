@@ -17,7 +17,7 @@ from cofuse.files.tiff import has_more_pages
 from cofuse.images import Stack as Pictures
 from cofuse.images.memory import available_memory
 from cofuse.web.pyramid import eight_bits, encoded, to_srgb
-from cofuse.web.schemas import FrameRecord, Refused, StackRecord
+from cofuse.web.schemas import FrameRecord, StackRecord
 from cofuse.web.store import Store, new_id
 
 _LONGEST_NAME = 120
@@ -46,14 +46,14 @@ def thumbnail_path(path: Path) -> Path:
 
 def add_frames(
     store: Store, stack: StackRecord, arrived: dict[Path, str]
-) -> tuple[list[FrameRecord], list[Refused]]:
+) -> tuple[list[FrameRecord], list[dict[str, str]]]:
     """Check files in a stack's folder, by the clients' names for them, and add the good ones.
 
     They come in the natural order of their names: among the frames that are there if those are in
     it as well, else, as somebody has put those in another order, after them.
     """
     good: list[FrameRecord] = []
-    refused: list[Refused] = []
+    refused: list[dict[str, str]] = []
     added: list[FrameRecord] = []
     try:
         for path, given in arrived.items():
@@ -63,7 +63,7 @@ def add_frames(
                     good.append(_look_at(path, name, store))
             except CofuseError as error:
                 line = " ".join(str(error).replace(str(path), name).split())
-                refused.append(Refused(name=name, error=line))
+                refused.append({"name": name, "error": line})
         with store.lock:
             store.stacks[stack.id]  # it may have been deleted meanwhile
             most, pages = store.config.max_frames, stack.pages
@@ -72,7 +72,7 @@ def add_frames(
                 if there or pages + frame.pages > most:
                     too_many = f"one frame too many; a stack may have {most}"
                     why = "in the stack already" if there else too_many
-                    refused.append(Refused(name=frame.name, error=f"{frame.name} is {why}"))
+                    refused.append({"name": frame.name, "error": f"{frame.name} is {why}"})
                     continue
                 pages += frame.pages
                 added.append(frame)

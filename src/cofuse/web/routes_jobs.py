@@ -13,7 +13,7 @@ from pydantic import Json, TypeAdapter
 from starlette.exceptions import HTTPException
 
 from cofuse.web.options import Options, command_line
-from cofuse.web.schemas import Command, Job, JobRecord, NewJob
+from cofuse.web.schemas import Job, JobRecord, NewJob
 from cofuse.web.service import JPEG, AnyJob, Here, Service
 from cofuse.web.store import content_of
 
@@ -46,9 +46,9 @@ async def list_jobs(here: Here) -> list[JobRecord]:
 @router.get("/command")
 async def command(
     stack: str, here: Here, options: Annotated[Json[Options], Query()] = _DEFAULTS
-) -> Command:
-    """The command line that does the same."""
-    return Command(command=command_line(here.store.stacks[stack].names, options))
+) -> dict[str, str]:
+    """The command line that does the same, as ``command``."""
+    return {"command": command_line(here.store.stacks[stack].names, options)}
 
 
 @router.get("/jobs/{job}", response_model=Job)

@@ -19,14 +19,13 @@ from starlette.exceptions import HTTPException
 
 from cofuse.errors import CofuseError
 from cofuse.files import read_alpha, read_metadata, write_image
-from cofuse.files.writing import BitDepth
 from cofuse.images import Stack
 from cofuse.web import tasks
 from cofuse.web.facts import activities, pixel_facts, relief_grid
 from cofuse.web.facts import histogram as count
 from cofuse.web.pyramid import OVERLAP, TILE, eight_bits, to_srgb
 from cofuse.web.retouching import painted_from
-from cofuse.web.schemas import AnyJSON, Job, JobRecord, Pending, PictureInfo, Strokes
+from cofuse.web.schemas import AnyJSON, Job, JobRecord, Pending, Strokes
 from cofuse.web.service import BRIEFLY, DoneJob, Here
 from cofuse.web.store import content_of
 from cofuse.web.viewer import MAPS, profile_of, result_file, result_of, strokes_of
@@ -35,8 +34,6 @@ SUFFIXES = {"tiff": ".tif", "png": ".png", "jpeg": ".jpg"}
 
 #: Bytes of a download that are read at a time.
 _PART = 2**20
-#: Depths that a result may be converted to.
-_DEEP: dict[int, BitDepth] = {8: 8, 16: 16}
 
 router = APIRouter(tags=["results"])
 
@@ -46,20 +43,13 @@ _BYTES: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/jobs/{job}/pictures")
-def pictures(job: DoneJob, here: Here) -> list[PictureInfo]:
-    """What there is to look at."""
+def pictures(job: DoneJob, here: Here) -> list[AnyJSON]:
+    """What there is to look at, in tiles: name, title and sizes."""
     pyramid = here.viewer.pyramid(job, "result")
+    sizes = {"width": pyramid.width, "height": pyramid.height, "levels": pyramid.top + 1}
+    sizes |= {"tile": TILE, "overlap": OVERLAP}
     return [
-        PictureInfo(
-            name=name,
-            title=title,
-            width=pyramid.width,
-            height=pyramid.height,
-            tile=TILE,
-            overlap=OVERLAP,
-            levels=pyramid.top + 1,
-            format="png" if name in MAPS else "jpeg",
-        )
+        {"name": name, "title": title, "format": "png" if name in MAPS else "jpeg", **sizes}
         for name, title in here.viewer.titles(job).items()
     ]
 
@@ -197,7 +187,7 @@ def download(
             here.viewer.array(job, result_file(version)),
             metadata=read_metadata(whole),
             alpha=None if format == "jpeg" else read_alpha(whole),
-            depth=_DEEP.get(bits) if bits != own else None,
+            depth=None if bits == own else 8 if bits == 8 else 16,
             white=job.white,
             overwrite=True,
         )

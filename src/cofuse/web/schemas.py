@@ -38,36 +38,19 @@ class Pending(BaseModel):
     pending: bool = True
 
 
-class Preset(BaseModel):
-    """A way to fuse."""
-
-    name: str
-    words: str
-
-
-class Device(Preset):
-    """Where jobs may run."""
-
-    available: bool
-
-
-class Limits(BaseModel):
-    """The most that is taken: bytes and frames of a stack, pixels of a frame, waiting jobs."""
-
-    bytes: int
-    frames: int
-    pixels: int
-    queue: int
-
-
 class Info(BaseModel):
-    """What this server can do."""
+    """What this server can do.
+
+    ``presets`` and ``devices`` have a name and words each, devices whether they are available.
+    ``limits`` are the most that is taken: bytes and frames of a stack, pixels of a frame, and a
+    queue of waiting jobs.
+    """
 
     version: str
-    presets: list[Preset]
-    devices: list[Device]
+    presets: list[dict[str, str]]
+    devices: list[AnyJSON]
     formats: list[str]
-    limits: Limits
+    limits: dict[str, int]
     demo: bool
 
 
@@ -172,18 +155,11 @@ class StackChange(Strict):
     order: Annotated[list[str], Field(max_length=10_000)] | None = None
 
 
-class Refused(BaseModel):
-    """A file that is no frame, and why."""
-
-    name: str
-    error: str
-
-
 class Uploaded(BaseModel):
-    """What became of uploaded files."""
+    """What became of uploaded files; the refused have a name and an error, why they are."""
 
     added: list[Frame]
-    refused: list[Refused]
+    refused: list[dict[str, str]]
     stack: Stack
 
 
@@ -192,12 +168,6 @@ class NewJob(Strict):
 
     stack: Annotated[str, Field(max_length=100)]
     options: Options = Field(default_factory=Options)
-
-
-class Command(BaseModel):
-    """The matching command line."""
-
-    command: str
 
 
 class Result(BaseModel):
@@ -258,19 +228,6 @@ class JobRecord(Record, Job):
     def is_over(self) -> bool:
         """Whether nothing more will happen to it."""
         return self.state not in ("waiting", "running")
-
-
-class PictureInfo(BaseModel):
-    """A picture to look at, in tiles."""
-
-    name: str
-    title: str
-    width: int
-    height: int
-    tile: int
-    overlap: int
-    levels: int
-    format: str
 
 
 class Strokes(Strict):

@@ -107,7 +107,7 @@ class AccessMiddleware:
         path = scope["path"]
         uploading = path.startswith("/api/stacks/") and path.endswith("/frames")
         answer = self._answer(scope) or self.app
-        await answer(scope, receive if uploading else _limited(receive), _guarded(send))
+        await answer(scope, receive if uploading else _limited(receive), _guarded(send, path))
 
     def _answer(self, scope: Scope) -> Response | None:
         """Answer who may not come in, or gives the token in the address; None for all others."""
@@ -149,7 +149,8 @@ class AccessMiddleware:
         if not self._fits(given):
             return _locked("/")
         cookie = f"{self._cookie}={self.config.token}; HttpOnly; SameSite=Strict; Path=/"
-        return HTMLResponse(_ENTRANCE, headers={"set-cookie": cookie})
+        headers = {"set-cookie": cookie, "cache-control": "no-store"}
+        return HTMLResponse(_ENTRANCE, headers=headers)
 
 
 def _locked(path: str) -> Response:
@@ -164,14 +165,15 @@ def _bearer(headers: Headers) -> str | None:
     return given.strip() if scheme.lower() == "bearer" and given.strip() else None
 
 
-def _guarded(send: Send) -> Send:
-    """Put the rules for browsers into every answer."""
+def _guarded(send: Send, path: str) -> Send:
+    """Put the rules for browsers into every answer; whether a file has changed is asked anew."""
+    kept = "no-store" if path.startswith("/api/") else "no-cache"
 
     async def guarded(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers.update(_HEADERS)
-            headers.setdefault("cache-control", "no-store")
+            headers.setdefault("cache-control", kept)
         await send(message)
 
     return guarded

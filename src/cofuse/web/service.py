@@ -22,10 +22,10 @@ from cofuse.model.runtime import DEVICES, resolve_device
 from cofuse.web.frames import add_sample
 from cofuse.web.options import Config, Options, command_line, fusing_request
 from cofuse.web.schemas import JobRecord, Result, StackRecord, now
-from cofuse.web.store import Store, in_one_line
+from cofuse.web.store import Store
 from cofuse.web.tasks import fuse
 from cofuse.web.viewer import Viewer, result_of
-from cofuse.web.worker import Cancelled, Worker
+from cofuse.web.worker import Cancelled, Worker, in_one_line
 
 #: Unix niceness of the job process: it takes all processors, yet the page must answer at once.
 _NICENESS = 10

@@ -6,7 +6,6 @@ found by looking an identifier up among the records.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import secrets
@@ -22,12 +21,10 @@ from typing import Any, TextIO, TypeVar
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from cofuse.errors import CofuseError, is_lack_of_memory
+from cofuse.errors import CofuseError
 from cofuse.files import write_json
 from cofuse.web.options import Config, Options
 from cofuse.web.schemas import FrameRecord, JobRecord, StackRecord, State, now
-
-_DISK_FULL = "the disk is full; delete stacks or results, or make room on it"
 
 #: Names of folders that are on their way out begin with this.
 _GONE = ".gone-"
@@ -276,26 +273,6 @@ def folder_bytes(folder: Path) -> int:
         with suppress(OSError):  # it may go while we look
             total += path.lstat().st_size if path.is_file() else 0
     return total
-
-
-def is_full(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, is a disk without room."""
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return full or (error is not None and is_full(error.__cause__))
-
-
-def in_one_line(error: BaseException) -> str:
-    """Say what went wrong, whatever it was."""
-    if is_full(error):
-        return _DISK_FULL
-    if isinstance(error, CofuseError):
-        return " ".join(str(error).split())
-    if is_lack_of_memory(error):
-        return "there is not enough memory; make the frames smaller or fewer"
-    if isinstance(error, OSError) and error.strerror:
-        return f"a file of the server cannot be used ({error.strerror})"
-    # A mistake of ours: the job fails, the server lives on.
-    return f"an unexpected error ({type(error).__name__}: {error}"[:300] + ")"
 
 
 def _remove(path: Path) -> None:

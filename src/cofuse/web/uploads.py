@@ -49,7 +49,7 @@ async def receive(store: Store, stack: StackRecord, request: Request) -> dict[Pa
             _check_size(store, stack)
             batch += chunk
             if len(batch) >= _BATCH:
-                await run_in_threadpool(_check_disk, store)  # others write to it as well
+                await run_in_threadpool(_check_room, store)  # others write to it as well
                 await run_in_threadpool(parts.feed, bytes(batch))
                 batch.clear()
         await run_in_threadpool(parts.feed, bytes(batch))
@@ -78,10 +78,6 @@ def _check_room(store: Store) -> None:
     if store.size > store.config.keep_size:
         line = "the server keeps as much as it may (--keep-size); delete something"
         raise HTTPException(413, line)
-    _check_disk(store)
-
-
-def _check_disk(store: Store) -> None:
     if shutil.disk_usage(store.config.folder).free < _SPARE_DISK:
         raise HTTPException(413, "the disk is nearly full; delete something first")
 

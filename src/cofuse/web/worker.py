@@ -8,6 +8,7 @@ stop when it is asked to, is replaced.
 
 from __future__ import annotations
 
+import errno
 import math
 import multiprocessing
 import os
@@ -21,8 +22,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
-from cofuse.errors import CofuseError
-from cofuse.web.store import in_one_line
+from cofuse.errors import CofuseError, is_lack_of_memory
 
 #: Called with what a task reports on its way; in the process it raises if that is cancelled.
 Report = Callable[[dict[str, Any]], None]
@@ -31,6 +31,7 @@ _Value = TypeVar("_Value")
 #: A function of `cofuse.web.tasks`: takes its way to report, and options by keyword.
 Task = Callable[..., Answer]
 
+_DISK_FULL = "the disk is full; delete stacks or results, or make room on it"
 #: Seconds between two looks whether a task is to be cancelled.
 _LOOK_EVERY = 0.1
 
@@ -187,3 +188,23 @@ def _end_with_server() -> None:
     if parent is not None:
         parent.join()
     os._exit(1)
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, is a disk without room."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return full or (error is not None and is_full(error.__cause__))
+
+
+def in_one_line(error: BaseException) -> str:
+    """Say what went wrong, whatever it was."""
+    if is_full(error):
+        return _DISK_FULL
+    if isinstance(error, CofuseError):
+        return " ".join(str(error).split())
+    if is_lack_of_memory(error):
+        return "there is not enough memory; make the frames smaller or fewer"
+    if isinstance(error, OSError) and error.strerror:
+        return f"a file of the server cannot be used ({error.strerror})"
+    # A mistake of ours: the job fails, the server lives on.
+    return f"an unexpected error ({type(error).__name__}: {error}"[:300] + ")"
