@@ -11,8 +11,8 @@ from cofuse import Fusion, fuse
 from cofuse.evaluation.simulation import Simulation, sample_picture, simulate_stack
 from cofuse.images.pixels import REACH
 from cofuse.images.tiles import MULTIPLE
-from cofuse.model import restoring, weighing
 from cofuse.model.runtime import TORCH_ON_CPU
+from cofuse.model.tiling import HALO, RESTORED_HALO
 from cofuse.sensor import NoiseLaw
 from tests.test_fusion_mixing import fused_in_tiles
 
@@ -37,7 +37,7 @@ def test_what_is_cut_off_changes_nothing_far_away(
     frames = in_floats(scene(2, count, (316, 380)).frames)
     frames = [frame if colour else frame[..., 1] for frame in frames]
     # What is weighed from within its reach is mixed within another, and restored within a third.
-    reach = weighing.HALO + REACH + (restoring.HALO if sigma else 0)
+    reach = HALO + REACH + (RESTORED_HALO if sigma else 0)
     width = frames[0].shape[1]
     # Networks see pixels in blocks: these begin where they did.
     cut = 2 * MULTIPLE

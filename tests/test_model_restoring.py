@@ -18,6 +18,7 @@ from cofuse.images.tiles import tiles_of
 from cofuse.model import restoring
 from cofuse.model.restoring import NoiseLeft, halved, restore
 from cofuse.model.runtime import load_networks
+from cofuse.model.tiling import RESTORED_HALO
 from cofuse.sensor.bands import octaves_in_bands
 from cofuse.sensor.law import BANDS, CLEAN_BELOW, NoiseLaw, NoiseModel
 
@@ -313,13 +314,13 @@ def test_tiles_make_the_picture_that_the_whole_makes_and_a_small_halo_does_not(
     scales = np.random.default_rng(7).uniform(0.3, 1, scales_of(picture).shape).astype(np.float32)
     noise = NoiseLeft(grown(NoiseModel(9.0, gain), colour=colour))
     whole, apart = restore(NETWORKS, picture, scales, noise), {}
-    for halo in (restoring.HALO, 16):
+    for halo in (RESTORED_HALO, 16):
         tiled = np.empty_like(picture)
         for tile in tiles_of((150, 329), 48, halo):
             told = scales[halved(tile.around)]
             tiled[tile.here] = restore(NETWORKS, picture[tile.around], told, noise)[tile.within]
         apart[halo] = np.abs(tiled - whole).max()
-    assert apart[restoring.HALO] == 0
+    assert apart[RESTORED_HALO] == 0
     assert apart[16] > 1e-3
 
 

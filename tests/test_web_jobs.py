@@ -22,9 +22,8 @@ from cofuse.sensor import NoiseLaw
 from cofuse.sensor.law import NoiseModel
 from cofuse.web import tasks
 from cofuse.web.options import Config, Options, fusing_request
-from cofuse.web.pace import Pace, expected
-from cofuse.web.reporting import Preview, reporter
-from cofuse.web.schemas import now
+from cofuse.web.reporting import Pace, Preview, expected, reporter
+from cofuse.web.schemas import JobRecord, now
 from cofuse.web.store import Store, folder_bytes, new_id
 from cofuse.web.worker import Worker
 from tests.waiting import PATIENCE, until
@@ -60,7 +59,7 @@ def at_work(client, job):
 @contextmanager
 def halted(client):
     """Let the worker stand still, so that what it does is not over too early."""
-    pid = until(lambda: client.service.queue.worker.pid)
+    pid = until(lambda: client.service.worker.pid)
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -102,7 +101,7 @@ def test_a_job_says_at_once_what_it_does(client):
 
 
 def test_cancelling_really_stops_and_leaves_the_worker_alive(client, large):
-    worker = client.service.queue.worker
+    worker = client.service.worker
     job = start(client, large)
     at_work(client, job)
     pid = worker.pid
@@ -123,7 +122,7 @@ def test_cancelling_really_stops_and_leaves_the_worker_alive(client, large):
 
 @pytest.mark.slow
 def test_worker_that_does_not_listen_is_replaced(client, large, monkeypatch):
-    worker = client.service.queue.worker
+    worker = client.service.worker
     monkeypatch.setattr(worker, "stop_seconds", 0.5)
     job = start(client, large)
     at_work(client, job)
@@ -136,7 +135,7 @@ def test_worker_that_does_not_listen_is_replaced(client, large, monkeypatch):
 
 
 def test_death_of_the_worker_fails_one_job_and_no_more(client, large):
-    worker = client.service.queue.worker
+    worker = client.service.worker
     job = start(client, large)
     at_work(client, job)
     with halted(client):
@@ -230,12 +229,16 @@ def test_frames_are_painted_from_by_the_noise_that_was_found(tmp_path, monkeypat
     made = tasks.fuse(lambda _: None, request=request, keep_frames=10**9)
     assert made["result"]["character"] == ["coarse-grained", "growing with brightness"]
     seen = []
-    monkeypatch.setattr("cofuse.web.tasks.RestoredFrames", lambda _, noise: seen.append(noise))
-    painting = {"folder": folder, "strokes": [], "start": "result.npy", "end": "new.npy"}
-    painting |= {"white": made["white"], "count": 2}
-    for restore in (True, False):
-        tasks.retouch(lambda _: None, **painting, restore=restore)
-    (law,) = seen
+    monkeypatch.setattr(
+        "cofuse.web.tasks.paint", lambda picture, *_, noise: seen.append(noise) or picture
+    )
+    facts = {"id": "x", "stack": "x", "name": "x", "state": "done", "created": now(), "command": ""}
+    facts |= {"folder": folder, "white": made["white"], "result": made["result"]}
+    for denoise in (1.0, 0.0):
+        job = JobRecord(**facts, options=Options(denoise=denoise))
+        tasks.retouch(lambda _: None, job=job, strokes=[], start="result.npy", end="new.npy")
+    law, none = seen
+    assert none is None
     np.testing.assert_array_equal(law.levels, coarse_law(2).levels)
     assert law.sigma == made["result"]["sigma"]
 
@@ -259,7 +262,7 @@ def test_results_stay_and_interrupted_jobs_are_marked(tmp_path):
         running, waiting = start(client, large), start(client, large)
         at_work(client, running)
         # Stand still, so that it is not over too early.
-        os.kill(client.service.queue.worker.pid, signal.SIGSTOP)
+        os.kill(client.service.worker.pid, signal.SIGSTOP)
     with client_of(tmp_path / "data") as client:
         states = {job["id"]: job["state"] for job in client.get("/api/jobs").json()}
         assert states == {done["id"]: "done", running: "interrupted", waiting: "interrupted"}
@@ -282,7 +285,7 @@ def filled(store: Store, name: str, days: float, size: int) -> tuple[str, str]:
     stack = store.new_stack(name)
     job = store.new_job(stack, Options(), "")
     store.finish(job, "cancelled")
-    store.change_job(job, ended=now() - timedelta(days=days))
+    store.jobs.change(job, ended=now() - timedelta(days=days))
     store.stacks.change(stack, used=now() - timedelta(days=days))
     (stack.folder / "frames" / "frame.png").write_bytes(b"\0" * size)
     return stack.id, job.id
@@ -290,7 +293,7 @@ def filled(store: Store, name: str, days: float, size: int) -> tuple[str, str]:
 
 def test_frames_that_were_not_used_for_long_go_and_results_stay(store):
     old, new = filled(store, "old", 11, 10), filled(store, "new", 9, 10)
-    assert store.clean_up() == [old[0]]
+    store.clean_up()
     folder = store.config.folder
     assert {path.name for path in (folder / "stacks").iterdir()} == {new[0]}
     assert {path.name for path in (folder / "jobs").iterdir()} == {old[1], new[1]}
@@ -298,14 +301,16 @@ def test_frames_that_were_not_used_for_long_go_and_results_stay(store):
 
 def test_the_oldest_frames_go_while_all_is_too_large(store):
     pairs = [filled(store, f"{k}", 5 - k, 45_000) for k in range(4)]
-    assert store.clean_up() == [pairs[0][0], pairs[1][0]]
+    store.clean_up()
+    assert set(store.stacks) == {pairs[2][0], pairs[3][0]}
     assert store.size == folder_bytes(store.config.folder) <= 100_000
 
 
 def test_results_stay_however_old_and_large(store):
     stack, job = filled(store, "large", 400, 10)
     (store.jobs[job].folder / "result.npy").write_bytes(b"\0" * 300_000)
-    assert store.clean_up() == [stack] and store.size > 300_000
+    store.clean_up()
+    assert stack not in store.stacks and store.size > 300_000
     assert Store(store.config).jobs[job].folder.joinpath("result.npy").stat().st_size == 300_000
 
 
@@ -338,7 +343,7 @@ def test_what_is_in_use_stays(store):
     job = store.new_job(stack, Options(), "")
     stack.used = job.created = now() - timedelta(days=100)
     (store.jobs[job.id].folder / "big").write_bytes(b"\0" * 200_000)
-    assert store.clean_up() == []
+    store.clean_up()
     assert store.stacks[stack.id] is stack and store.jobs[job.id] is job
 
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from starlette.exceptions import HTTPException
 
 from cofuse.depth.maps import colour_table
 from cofuse.web.pyramid import OVERLAP, TILE, Pyramid, map_pyramid
-from cofuse.web.store import Missing
 
 _FOLDERS = tempfile.TemporaryDirectory(prefix="cofuse-pyramids-")
 
@@ -26,8 +26,8 @@ def new_file() -> Path:
     return Path(tempfile.mkdtemp(dir=_FOLDERS.name)) / "levels.npy"
 
 
-def pyramid_of(pixels: np.ndarray, **options: Any) -> Pyramid:
-    return Pyramid(pixels, new_file(), **options)
+def pyramid_of(pixels: Any, file: Path | None = None, **options: Any) -> Pyramid:
+    return Pyramid(pixels.shape, lambda: pixels, file or new_file(), **options)
 
 
 def picture(height: int, width: int, *channels: int, dtype: str = "uint8") -> np.ndarray:
@@ -118,7 +118,9 @@ def test_tiles_decode_as_what_they_say():
 
 def test_maps_are_shown_in_colours():
     def shown(name: str, values: Any, frames: int, level: int) -> np.ndarray:
-        return map_pyramid(name, np.array(values), frames, new_file()).tile_pixels(level, 0, 0)
+        pixels = np.array(values)
+        pyramid = map_pyramid(name, pixels.shape, lambda: pixels, frames, new_file())
+        return pyramid.tile_pixels(level, 0, 0)
 
     index = [[0, 1], [2, 4]]
     assert (shown("source", index, 5, 1) == colour_table(5)[index]).all()
@@ -135,22 +137,22 @@ def test_maps_are_shown_in_colours():
 @pytest.mark.parametrize("place", [(10, 0, 0), (-1, 0, 0), (9, 2, 0), (9, 0, 1), (9, -1, 0)])
 def test_tiles_that_are_not_there(place):
     pyramid = pyramid_of(picture(200, 400), white=255)
-    with pytest.raises(Missing, match="there is no"):
+    with pytest.raises(HTTPException, match="there is no"):
         pyramid.tile(*place)
 
 
 def test_levels_are_kept_in_a_file(tmp_path):
     pixels, file = picture(300, 400, 3), tmp_path / "new" / "kept.npy"
-    first = Pyramid(pixels, file, white=255)
+    first = pyramid_of(pixels, file, white=255)
     expected = [put_together(first, level) for level in range(first.top)]
     assert list(file.parent.iterdir()) == [file]
     # A second one reads them, and never looks at the picture.
-    blind = Pyramid(np.zeros_like(pixels), file, white=255)
+    blind = pyramid_of(np.zeros_like(pixels), file, white=255)
     assert all((put_together(blind, n) == expected[n]).all() for n in range(first.top))
     # Damaged ones are made again.
     for damage in (b"nonsense", file.read_bytes()[:-100]):
         file.write_bytes(damage)
-        again = Pyramid(pixels, file, white=255)
+        again = pyramid_of(pixels, file, white=255)
         assert all((put_together(again, n) == expected[n]).all() for n in range(first.top))
 
 
@@ -165,7 +167,7 @@ def test_threads_make_the_levels_once(tmp_path):
             return cut
 
     counted = Counted(picture(500, 300))
-    pyramid = Pyramid(counted, tmp_path / "levels.npy", white=255)
+    pyramid = pyramid_of(counted, tmp_path / "levels.npy", white=255)
     tiles: list[bytes] = []
     threads = [
         threading.Thread(target=lambda: tiles.append(pyramid.tile(5, 0, 0))) for _ in range(8)
@@ -181,7 +183,7 @@ def test_24_megapixels_take_little_memory(tmp_path):
     shape = 4000, 6000, 3
     pixels = np.lib.format.open_memmap(tmp_path / "p.npy", mode="w+", dtype="uint16", shape=shape)
     pixels[::7] = 30_000
-    pyramid = Pyramid(pixels, tmp_path / "levels.npy", white=65535)
+    pyramid = pyramid_of(pixels, tmp_path / "levels.npy", white=65535)
     tracemalloc.start()
     try:
         pyramid.tile_pixels(0, 0, 0)

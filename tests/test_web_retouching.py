@@ -18,9 +18,9 @@ from cofuse.sensor.law import BANDS, NoiseModel
 from cofuse.web.retouching import (
     LARGEST_RADIUS,
     MOST_POINTS,
-    RestoredFrames,
     Stroke,
-    Way,
+    depth_reader,
+    restored_reader,
     retouch,
 )
 
@@ -43,7 +43,7 @@ def depth_in(stroke: Stroke, shape: tuple[int, ...]) -> np.ndarray:
     depth = np.full(shape[:2], -np.inf, np.float32)
     if (window := stroke.window(shape)) is not None:
         whole = (slice(0, part.stop - part.start) for part in window)
-        depth[window] = Way(stroke, window).depth(*whole)
+        depth[window] = depth_reader(stroke, window)(*whole)
     return depth
 
 
@@ -253,12 +253,12 @@ def test_parts_are_restored_as_the_whole_frame_is(preset):
     stack = Stack.from_arrays([np.rint(noisy.clip(0, 255)).astype(np.uint8)])
     with pytest.warns(UserWarning, match="one frame"):
         whole = cofuse.fuse(stack, sigma=12, preset=preset).image
-    frames = RestoredFrames(stack, NoiseLaw.white(12), preset)
-    part = frames.part_reader(0)(slice(101, 131), slice(70, 110))
+    read = restored_reader(stack, NoiseLaw.white(12), 0, preset)
+    part = read(slice(101, 131), slice(70, 110))
     assert part.shape == (30, 40) and part.dtype == np.uint8
     assert np.abs(part.astype(int) - whole[101:131, 70:110]).max() <= 1
     assert np.abs(part - clean[101:131, 70:110]).mean() < 4
-    corner = frames.part_reader(0)(slice(0, 10), slice(210, 220))
+    corner = read(slice(0, 10), slice(210, 220))
     assert np.abs(corner.astype(int) - whole[:10, 210:]).max() <= 1
 
 
@@ -267,9 +267,9 @@ def test_every_frame_is_restored_by_its_own_noise():
     noisy = [np.clip(128 + rng.normal(0, s, (40, 40)), 0, 255).astype(np.uint8) for s in (4, 20)]
     levels = np.array([4.0, 20.0])[:, None, None] * np.ones((2, 1, BANDS))
     law = NoiseLaw(NoiseModel(9.0), levels, np.zeros_like(levels))
-    frames = RestoredFrames(Stack.from_arrays(noisy), law, "fast")
+    stack = Stack.from_arrays(noisy)
     for index, frame in enumerate(noisy):
-        part = frames.part_reader(index)(slice(0, 40), slice(0, 40))
+        part = restored_reader(stack, law, index, "fast")(slice(0, 40), slice(0, 40))
         with pytest.warns(UserWarning, match="one frame"):
             alone = cofuse.fuse([frame], noise=law.only([index]), preset="fast").image
         np.testing.assert_array_equal(part, alone)

@@ -57,6 +57,7 @@ def test_token_leaves_the_address_and_becomes_a_cookie(client, stranger):
     # withhold the cookie.
     assert answer.status_code == 200 and 'content="0; url=/"' in answer.text
     assert TOKEN not in answer.text
+    assert answer.headers["cache-control"] == "no-store"  # its address holds the token
     assert 'rel="icon"' in answer.text  # otherwise the browser asks for one that is not there
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and "Path=/" in cookie

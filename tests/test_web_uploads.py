@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cofuse.web.frames import clean_name
-from cofuse.web.queue import with_own_names
+from cofuse.web.service import with_own_names
 from tests.command_line import contents
 from tests.waiting import PATIENCE, until
 from tests.web_server import TOKEN, client_of, frames, jpeg, png, upload
@@ -75,7 +75,7 @@ def test_no_name_leads_out_of_the_folder(client, place, name):
         assert 0 < len(frame["name"]) <= 121 and frame["name"].isprintable()
         assert not set("/\\\0\r\n") & set(frame["name"])
         files = sorted(Path(path).name for path in new if "frames/" in path)
-        assert files == [f"{frame['id']}.png", f"{frame['id']}.png.thumbnail.jpg"]
+        assert files == [frame["id"], f"{frame['id']}.thumbnail.jpg"]
     client.delete(f"/api/stacks/{stack}")
 
 
@@ -194,7 +194,7 @@ def stack(client) -> Iterator[str]:
 def test_stack_deleted_during_an_upload_leaves_nothing(client, stack, late):
     first, folder = HEAD + PICTURE, client.service.store.stacks[stack].folder
     with uploading(client, stack, len(first) + len(late), first) as line:
-        until(lambda: client.service.uploads.coming[stack])
+        until(lambda: client.service.store.coming[stack])
         assert client.delete(f"/api/stacks/{stack}").status_code == 204
         line.sendall(late)
         assert line.recv(100).split()[1] in (b"404", b"422")
@@ -220,8 +220,8 @@ def test_declared_length_is_refused_before_a_byte_is_sent(client, stack):
 def test_upload_that_breaks_off_leaves_nothing(client, stack):
     files = client.service.store.stacks[stack].folder / "frames"
     with uploading(client, stack, 200_000, HEAD + b"abc"):
-        until(lambda: client.service.uploads.coming[stack])
-    until(lambda: not client.service.uploads.coming[stack])
+        until(lambda: client.service.store.coming[stack])
+    until(lambda: not client.service.store.coming[stack])
     until(lambda: not list(files.iterdir()))
 
 

@@ -25,6 +25,7 @@ from PIL import Image
 from cofuse.web.app import create_app
 from cofuse.web.options import Config
 from cofuse.web.service import Service
+from cofuse.web.store import taken
 from tests.waiting import PATIENCE, until
 
 TOKEN = "a-token-that-only-tests-know"
@@ -88,7 +89,10 @@ class AppClient(httpx.Client):
 @contextmanager
 def client_of(folder: Path, **options: Any) -> Iterator[AppClient]:
     """A server in a thread of this process, with its worker, and a client of it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener,
+        taken(folder),
+    ):
         listener.bind(("127.0.0.1", 0))
         listener.listen(256)
         port = listener.getsockname()[1]

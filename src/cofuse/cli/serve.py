@@ -23,8 +23,6 @@ from cofuse.errors import CofuseError
 from cofuse.images.memory import format_size, parse_size
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from cofuse.web.store import Store
 
 _PORT, _PORTS_TRIED = 8765, 40
@@ -82,9 +80,9 @@ def serve(
     import uvicorn
 
     from cofuse.web.app import create_app
-    from cofuse.web.connections import Connection
     from cofuse.web.options import Config
-    from cofuse.web.security import is_loopback
+    from cofuse.web.security import Connection, is_loopback
+    from cofuse.web.store import taken
 
     if port is not None:
         check_number("port", port, 0, 2**16 - 1, whole=True)
@@ -109,7 +107,7 @@ def serve(
             f"warning: other machines can reach {host}; whoever learns the token can use this "
             "server, and the traffic is not encrypted"
         )
-    with _listening(host, port) as listener, _taken(data_dir or user_folder()) as folder:
+    with _listening(host, port) as listener, taken(data_dir or user_folder()) as folder:
         config = configured(folder=folder, host=host, port=listener.getsockname()[1])
         app = create_app(config)
         server = uvicorn.Server(
@@ -126,7 +124,9 @@ def serve(
         app.state.service.closing = lambda: server.should_exit
         named = f"[{host}]" if ":" in host else host
         address = f"http://{named}:{config.port}/?token={config.token}"
-        with contextlib.suppress(KeyboardInterrupt), _ending_gently(server):
+        if hasattr(signal, "SIGHUP"):  # a closed terminal ends the server as Ctrl-C does
+            signal.signal(signal.SIGHUP, server.handle_exit)
+        with contextlib.suppress(KeyboardInterrupt):
             # The port listens already: who comes early waits until the server answers.
             print(address, flush=True)
             say("the page is served at this address; stop it with Ctrl-C")
@@ -202,40 +202,6 @@ def _listening(host: str, port: int | None) -> Iterator[socket.socket]:
     raise CofuseError(f"cannot listen at {host}:{ports[0]} ({reason}); choose another --port")
 
 
-@contextlib.contextmanager
-def _taken(folder: Path) -> Iterator[Path]:
-    """Take a folder for this server, and see to it that what is written is its user's alone."""
-    folder = folder.absolute()
-    before = os.umask(0o077)
-    try:
-        with _locked(folder):
-            yield folder
-    finally:
-        os.umask(before)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Let no other server use a folder."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = (folder / ".lock").open("w")
-    except OSError as error:
-        raise CofuseError(f"{folder} cannot be used: {error.strerror}; name another") from error
-    with lock:
-        with contextlib.suppress(ImportError):  # not Unix
-            import fcntl
-
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise CofuseError(
-                    f"{folder} is in use by another server; open its page, stop it, or name "
-                    "another folder with --data-dir"
-                ) from error
-        yield
-
-
 def _entrance(folder: Path, address: str) -> str:
     """Write a file that leads to the page; return its address.
 
@@ -260,20 +226,3 @@ def can_show() -> bool:
     if sys.platform in ("win32", "darwin"):
         return True
     return any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
-
-
-@contextlib.contextmanager
-def _ending_gently(server: uvicorn.Server) -> Iterator[None]:
-    """Let a closed terminal or a shutdown end the server as Ctrl-C does."""
-
-    def end(*_: object) -> None:
-        server.should_exit = True
-
-    # Uvicorn sends the first once more when it is done.
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {number: signal.signal(number, end) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

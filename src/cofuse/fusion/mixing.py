@@ -26,9 +26,9 @@ from cofuse.images import Fusion, Levels, Pixels, Stack
 from cofuse.images.pixels import MIXED_BANDS, REACH, smoothed
 from cofuse.images.store import Shelf
 from cofuse.images.tiles import Tile, box_of, map_ahead, relative, tiles_of
-from cofuse.model import restoring
 from cofuse.model.restoring import NoiseLeft, halved, restore
 from cofuse.model.runtime import RESTORING, load_networks
+from cofuse.model.tiling import RESTORED_HALO, RESTORED_SIDE
 from cofuse.progress import Preview, Progress, ProgressCallback, SolverTrace
 from cofuse.sensor import NoiseLaw, estimate_noise
 
@@ -142,7 +142,7 @@ class MixingRun(Run):
     #: Called with every part of the picture as soon as it is there, and again when it is restored.
     preview: Preview | None = None
     #: Side in pixels of the tiles that are restored one after the other.
-    restored_side: int = restoring.SIDE
+    restored_side: int = RESTORED_SIDE
 
     def fuse(self, noise: NoiseLaw | None, denoise: float) -> Fusion:
         """Fuse; ``denoise`` blends the mixture with the restored one."""
@@ -166,12 +166,12 @@ class MixingRun(Run):
         """Mix tile by tile, restore where there is noise, and return native pixels."""
         stack = self.stack
         shape = stack.height, stack.width
-        noise = NoiseLeft(law)
-        restores = denoise > 0 and bool(noise.typical.any())
+        restores = denoise > 0 and bool(law.levels.any())
         image = np.empty(stack.shape, stack.dtype)
         index = np.zeros(shape, np.uint8 if len(stack) <= 256 else np.uint16)
         confidence = np.ones(shape, np.float32)
         if restores:
+            noise = NoiseLeft(law)
             networks = load_networks(self.model, self.device, names=RESTORING)
             mixtures = Shelf(1, stack.shape, np.float32)
             half = tuple(-(-length // 2) for length in shape)
@@ -196,7 +196,7 @@ class MixingRun(Run):
                 stacklevel=3,
             )
         if restores:
-            tiles = list(tiles_of(shape, self.restored_side, restoring.HALO))
+            tiles = list(tiles_of(shape, self.restored_side, RESTORED_HALO))
             with self.stage("restoration"):
                 for done, tile in enumerate(tiles, start=1):
                     around = mixtures.read(0, *tile.around)

@@ -231,7 +231,7 @@ def plan_fusion(work: Work, *, max_memory: int | None = None, begun: bool = Fals
     """
     from cofuse.model import tiling
 
-    least = _peak(work, tiling.LEAST_SIDE)
+    least = least_memory(work)
     most = max_memory or least if begun else most_memory(max_memory)
     if least > most:
         height, width = work.shape[:2]
@@ -264,7 +264,7 @@ def least_memory(work: Work) -> int:
 def _peak(work: Work, side: int) -> int:
     """Most bytes of the process at any stage, beside arrays of the caller's."""
     from cofuse.fusion import fast
-    from cofuse.model import restoring, tiling
+    from cofuse.model import tiling
 
     height, width = work.shape[:2]
     pixels, channels = height * width, math.prod(work.shape[2:])
@@ -279,7 +279,7 @@ def _peak(work: Work, side: int) -> int:
         if work.preset == "fast":
             tiles = fast.working_bytes((height, width))
         if work.restores:
-            tiles = max(tiles, restoring.working_bytes((height, width)))
+            tiles = max(tiles, tiling.restoring_bytes((height, width)))
         stages += [
             (0 if work.in_memory else frame) + _NOISE,
             maps + frame + tiles,

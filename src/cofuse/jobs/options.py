@@ -9,9 +9,9 @@ read options that are texts or files, and refuse values that are wrong whatever 
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -159,6 +159,31 @@ class Request:
     maps: Maps = field(default_factory=Maps)
 
 
+#: The group of every option, and the types of options that are files or texts.
+_GROUPS = (Reading, Aligning, Fusing, Writing, Maps)
+_GROUP_OF: dict[str, Any] = {own.name: kind for kind in _GROUPS for own in fields(kind)}
+_TYPES: dict[str, Any] = {
+    own.name: Path for kind in _GROUPS for own in fields(kind) if "Path" in str(own.type)
+} | dict.fromkeys(("sigma", "max_memory", "bit_depth"), str)
+
+
+def request_of(inputs: Iterable[str], output: Path, **options: Any) -> Request:
+    """Make a request of options by name, whatever their group."""
+    given: dict[Any, dict[str, Any]] = {kind: {} for kind in _GROUPS}
+    for name, value in options.items():
+        if name not in _GROUP_OF:
+            import difflib
+
+            near = difflib.get_close_matches(name, _GROUP_OF, 1)
+            hint = f"; did you mean `{near[0]}`?" if near else ""
+            raise CofuseError(f"there is no option `{name}`{hint}")
+        if value is not None and name in _TYPES:
+            value = _TYPES[name](value)
+        given[_GROUP_OF[name]][name] = value
+    groups = {kind.__name__.lower(): kind(**values) for kind, values in given.items()}
+    return Request(tuple(inputs), output, **groups)
+
+
 class Given(NamedTuple):
     """The content of options that are texts or files; None where they are left to be found."""
 
@@ -207,7 +232,7 @@ def _changed(settings: "FusionSettings", changes: Sequence[str]) -> "FusionSetti
                 f"{', '.join(vars(settings))}"
             )
         changed[name] = text
-        for kind in (float, int):
+        for kind in () if isinstance(vars(settings)[name], str) else (float, int):
             with suppress(ValueError):
                 changed[name] = kind(text)
     try:

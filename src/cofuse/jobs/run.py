@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,24 +23,13 @@ from cofuse.images.pixels import white_of_type
 from cofuse.jobs import outputs
 from cofuse.jobs.frames import Frames, prepare_frames, read_frames, stack_in_words, timed
 from cofuse.jobs.options import (
-    Aligning,
-    Fusing,
-    Maps,
-    Reading,
     Request,
-    Writing,
     check_options,
     noise_of,
+    request_of,
 )
 from cofuse.progress import Preview, Progress, ProgressCallback, shortage_told, silent
 from cofuse.sensor import NoiseLaw, estimate_noise
-
-#: The group of every option, and the types of options that are files or texts.
-_GROUPS = (Reading, Aligning, Fusing, Writing, Maps)
-_GROUP_OF: dict[str, Any] = {field.name: kind for kind in _GROUPS for field in fields(kind)}
-_TYPES: dict[str, Any] = {
-    f.name: Path for kind in _GROUPS for f in fields(kind) if "Path" in str(f.type)
-} | dict.fromkeys(("sigma", "max_memory", "bit_depth"), str)
 
 
 class Job:
@@ -196,24 +184,12 @@ def fuse_files(
         their files when asked for), ``alignment``, ``hot_pixels``, ``depth`` if it was asked for,
         and the ``report`` that ``report=`` writes.
     """
-    given: dict[Any, dict[str, Any]] = {kind: {} for kind in _GROUPS}
-    for name, value in options.items():
-        if name not in _GROUP_OF:
-            import difflib
-
-            near = difflib.get_close_matches(name, _GROUP_OF, 1)
-            hint = f"; did you mean `{near[0]}`?" if near else ""
-            raise CofuseError(f"there is no option `{name}`{hint}")
-        if name == "align_only":
-            raise CofuseError(
-                "`align_only` writes no picture; align with cofuse.align_stack and cofuse.aligned"
-            )
-        if value is not None and name in _TYPES:
-            value = _TYPES[name](value)
-        given[_GROUP_OF[name]][name] = value
-    groups = {kind.__name__.lower(): kind(**values) for kind, values in given.items()}
+    if "align_only" in options:
+        raise CofuseError(
+            "`align_only` writes no picture; align with cofuse.align_stack and cofuse.aligned"
+        )
     names = [inputs] if isinstance(inputs, str | Path) else inputs
-    return Job(Request(tuple(map(str, names)), Path(output), **groups)).run(progress)
+    return Job(request_of(map(str, names), Path(output), **options)).run(progress)
 
 
 @contextmanager

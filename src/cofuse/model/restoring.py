@@ -11,7 +11,6 @@ typical frame, in luminance and in chrominance.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,15 +21,9 @@ from cofuse.model.runtime import Networks
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.bands import octaves_in_bands, white_in_bands
 
-#: Halo of a tile in pixels: all that the network sees.
-HALO = 96
-#: Side of tiles in pixels.
-SIDE = 1088
 #: Side in pixels of the window whose range of values bounds a change: noise varies within it by far
 #: more than itself.
 _AROUND = 31
-#: Bytes a pixel that restoring takes.
-_BYTES = 250
 #: Sides of what the network sees are multiples of this.
 _MULTIPLE = 8
 
@@ -111,8 +104,3 @@ def _varies(levels: Levels) -> Levels:
 
     around = np.ones((_AROUND, _AROUND), np.uint8)
     return np.asarray(cv2.dilate(levels, around) - cv2.erode(levels, around), np.float32)
-
-
-def working_bytes(shape: tuple[int, int]) -> int:
-    """Bytes that restoring a tile takes."""
-    return _BYTES * math.prod(min(SIDE + 2 * HALO, length) for length in shape)

@@ -1,4 +1,4 @@
-"""How a picture is cut up to be weighed: tiles, their parts, blocks of them; and their memory.
+"""How a picture is cut up to be weighed and restored: tiles, parts, blocks; and their memory.
 
 All frames of a *tile* are glanced at together. Its *parts* have lists of their own of the frames
 that matter, and are looked at closely one by one. *Blocks* of a tile are as large as what lies
@@ -39,6 +39,10 @@ _BLOCK_BYTES, _TILE_BYTES = 4 * 33 / 16 + 32 / 16, 32 / 16 + 48 / 64 + 96 / 256 
 #: than is in use.
 _SHARED_BYTES, _THREAD_BYTES, _PART_BYTES = 10, 30, 320
 
+#: The same for tiles that are restored one after the other: halo, all that the network sees, side,
+#: and bytes a pixel.
+RESTORED_HALO, RESTORED_SIDE, _RESTORED_BYTES = 96, 1088, 250
+
 
 def tile_sides(frames: int) -> list[int]:
     """Sides of tiles in pixels that suit a number of frames, the best one first."""
@@ -66,6 +70,12 @@ def working_bytes(shape: tuple[int, int], frames: int, side: int) -> int:
     every = seen * _TILE_BYTES + at_work
     common = seen * (_SHARED_BYTES + threads * _THREAD_BYTES) + threads * part * _PART_BYTES
     return round(frames * every + common)
+
+
+def restoring_bytes(shape: tuple[int, int]) -> int:
+    """Bytes that restoring a tile takes."""
+    seen = (min(RESTORED_SIDE + 2 * RESTORED_HALO, length) for length in shape)
+    return _RESTORED_BYTES * math.prod(seen)
 
 
 def block_side(frames: int) -> int:

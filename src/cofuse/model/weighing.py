@@ -27,7 +27,16 @@ from cofuse.images.tiles import (
     relative,
 )
 from cofuse.model.runtime import Networks, Planes
-from cofuse.model.tiling import HALO, LEAST_SHARE, Block, assembled, block_side, blocks_of, seen_lengths, smaller
+from cofuse.model.tiling import (
+    HALO,
+    LEAST_SHARE,
+    Block,
+    assembled,
+    block_side,
+    blocks_of,
+    seen_lengths,
+    smaller,
+)
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.bands import octaves_in_bands
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import itertools
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from cofuse.images import Levels, Pixels, Stack, to_opponent
-from cofuse.images.pixels import REACH, split
+from cofuse.images.pixels import WINDOWS
 from cofuse.sensor.law import BANDS
 
 _BLOCK = 8
@@ -165,9 +165,18 @@ def white_in_bands() -> NDArray[np.float64]:
 @cache
 def _power() -> NDArray[np.float64]:
     """Power of every octave that every band passes, (`MIXED_BANDS`, `BANDS`)."""
-    point: NDArray[Any] = np.zeros((4 * REACH, 4 * REACH))
-    point[2 * REACH, 2 * REACH] = 1.0
-    return _by_octave(np.array(split(point)), 512)
+    size = 512
+    frequency = np.fft.fftfreq(size)
+    below = np.ones((size, size))
+    passed = []
+    for side in WINDOWS:
+        offset = np.arange(side) - side // 2
+        box = np.cos(2 * np.pi * np.outer(offset, frequency)).mean(axis=0) ** 2
+        smooth = below * np.outer(box, box)
+        passed.append((below - smooth) ** 2)
+        below = smooth
+    passed.append(below**2)
+    return _by_octave(np.array(passed))
 
 
 def octaves_in_filters(filters: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -176,14 +185,13 @@ def octaves_in_filters(filters: NDArray[np.float64]) -> NDArray[np.float64]:
     Shape (N, `BANDS`), rows that add up to 1.
     """
     # With an odd number no frequency lies just between two octaves.
-    power = _by_octave(filters, 127)
+    power = _by_octave(np.abs(np.fft.fft2(filters, s=(127, 127))) ** 2)
     return np.asarray(power / power.sum(axis=1, keepdims=True))
 
 
-def _by_octave(filters: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """Power of filters (N, n, n) in every octave, (N, `BANDS`), at ``size`` frequencies a side."""
-    power = np.abs(np.fft.fft2(filters, s=(size, size))) ** 2
-    frequency = np.abs(np.fft.fftfreq(size))
+def _by_octave(power: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum powers (N, size, size) at the frequencies of `numpy.fft.fft2` by octave, (N, `BANDS`)."""
+    frequency = np.abs(np.fft.fftfreq(power.shape[-1]))
     highest = np.maximum(frequency[:, None], frequency)
     # 0.5 down to above 0.25 is the finest; the coarsest stands for all below it.
     octave = np.minimum(np.floor(-np.log2(np.maximum(2 * highest, 1e-9))).astype(int), BANDS - 1)

@@ -24,10 +24,10 @@ from cofuse import __version__
 from cofuse.errors import CofuseError
 from cofuse.web import routes_jobs, routes_stacks, routes_viewer
 from cofuse.web.options import Config
-from cofuse.web.schemas import Device, ErrorLine, Info, Limits, Preset
+from cofuse.web.schemas import ErrorLine, Info
 from cofuse.web.security import AccessMiddleware, refusal
 from cofuse.web.service import Here, Service
-from cofuse.web.store import DISK_FULL, Busy, Full, Missing, is_full
+from cofuse.web.worker import in_one_line, is_full
 
 #: Seconds between two deletions of what is too old.
 _CLEAN_UP_EVERY = 600.0
@@ -46,15 +46,15 @@ _DEVICES = {
 }
 
 #: Status of the answer to an error; the first kind that fits counts.
-_STATUSES = {ClientDisconnect: 400, Missing: 404, Busy: 409, CancelledError: 409}
-_STATUSES |= {CofuseError: 422, Full: 429, FileNotFoundError: 404, OSError: 500}
+_STATUSES = {ClientDisconnect: 400, CancelledError: 409, CofuseError: 422}
+_STATUSES |= {FileNotFoundError: 404, OSError: 500}
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorLine} for status in (401, 403, 404, 409, 413, 422, 429, 507)
 }
 
 
 def create_app(config: Config) -> FastAPI:
-    """Make the server; its folder is taken over at once, its processes start with it."""
+    """Make the server of a folder that is `taken`; its processes start with it."""
     service = Service(config)
 
     @asynccontextmanager
@@ -85,19 +85,10 @@ def create_app(config: Config) -> FastAPI:
     for kind in (*_STATUSES, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _answer)
     mimetypes.add_type("text/javascript", ".js")  # some systems call it something else
-    page = _Page(directory=Path(__file__).with_name("static"), html=True)
+    page = StaticFiles(directory=Path(__file__).with_name("static"), html=True)
     app.mount("/static", page)
     app.mount("/", page)
     return app
-
-
-class _Page(StaticFiles):
-    """The page's files; a browser asks each time whether they have changed."""
-
-    def file_response(self, *arguments: Any, **options: Any) -> Response:
-        response = super().file_response(*arguments, **options)
-        response.headers["cache-control"] = "no-cache"
-        return response
 
 
 async def _clean_up_often(service: Service) -> None:
@@ -112,18 +103,18 @@ async def _info(here: Here) -> Info:
     config = here.config
     return Info(
         version=__version__,
-        presets=[Preset(name=name, words=words) for name, words in _PRESETS.items()],
+        presets=[{"name": name, "words": words} for name, words in _PRESETS.items()],
         devices=[
-            Device(name=name, words=_DEVICES[name], available=there)
+            {"name": name, "words": _DEVICES[name], "available": there}
             for name, there in here.devices.items()
         ],
         formats=list(routes_viewer.SUFFIXES),
-        limits=Limits(
-            bytes=config.max_upload,
-            frames=config.max_frames,
-            pixels=config.max_pixels,
-            queue=config.max_waiting,
-        ),
+        limits={
+            "bytes": config.max_upload,
+            "frames": config.max_frames,
+            "pixels": config.max_pixels,
+            "queue": config.max_waiting,
+        },
         demo=config.demo,
     )
 
@@ -139,13 +130,11 @@ async def _answer(request: Request, error: Exception) -> Response:
         named = request.path_params.get(word)
         if named is not None and named not in records:  # deleted, perhaps at this moment
             return refusal(404, f"there is no such {word}")
-    if is_full(error):
-        return refusal(507, DISK_FULL)
     status = next(status for kind, status in _STATUSES.items() if isinstance(error, kind))
-    if isinstance(error, OSError):
-        return refusal(status, f"a file of the server cannot be used ({error.strerror})")
-    line = str(error).replace(f"{store.config.folder}{os.sep}", "")
-    return refusal(status, line or "the request broke off")
+    if isinstance(error, ClientDisconnect | CancelledError):
+        return refusal(status, "the request broke off")
+    line = in_one_line(error).replace(f"{store.config.folder}{os.sep}", "")
+    return refusal(507 if is_full(error) else status, line)
 
 
 def _first_mistake(request: Request, error: RequestValidationError) -> str:

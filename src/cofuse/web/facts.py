@@ -12,8 +12,7 @@ from cofuse.errors import CofuseError
 from cofuse.fusion.presets import FastSettings
 from cofuse.images import Pixels, Stack, luminance
 from cofuse.operators import load_operator
-from cofuse.web.colours import eight_bits, to_srgb
-from cofuse.web.pyramid import block_means
+from cofuse.web.pyramid import block_means, eight_bits, to_srgb
 
 #: The settings whose operator and window measure the activity.
 _FAST = FastSettings()

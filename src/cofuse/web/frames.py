@@ -7,7 +7,6 @@ import math
 import re
 import threading
 import unicodedata
-from dataclasses import dataclass
 from pathlib import Path
 
 from cofuse.errors import CofuseError
@@ -17,9 +16,8 @@ from cofuse.files.sources import format_of, natural_key
 from cofuse.files.tiff import has_more_pages
 from cofuse.images import Stack as Pictures
 from cofuse.images.memory import available_memory
-from cofuse.web.colours import eight_bits, to_srgb
-from cofuse.web.pyramid import encoded
-from cofuse.web.schemas import FrameRecord, Refused, StackRecord
+from cofuse.web.pyramid import eight_bits, encoded, to_srgb
+from cofuse.web.schemas import FrameRecord, StackRecord
 from cofuse.web.store import Store, new_id
 
 _LONGEST_NAME = 120
@@ -28,14 +26,6 @@ _THUMBNAIL = 320
 
 #: Two frames are decoded at a time at most: they may be large.
 _decoding = threading.Semaphore(2)
-
-
-@dataclass(frozen=True)
-class Arrived:
-    """An uploaded file: the client's name for it, and where it lies for now."""
-
-    name: str
-    path: Path
 
 
 def clean_name(given: str, fallback: str) -> str:
@@ -55,41 +45,36 @@ def thumbnail_path(path: Path) -> Path:
 
 
 def add_frames(
-    store: Store, stack: StackRecord, arrived: list[Arrived]
-) -> tuple[list[FrameRecord], list[Refused]]:
-    """Check files and add the good ones to a stack.
+    store: Store, stack: StackRecord, arrived: dict[Path, str]
+) -> tuple[list[FrameRecord], list[dict[str, str]]]:
+    """Check files in a stack's folder, by the clients' names for them, and add the good ones.
 
     They come in the natural order of their names: among the frames that are there if those are in
     it as well, else, as somebody has put those in another order, after them.
     """
-    good: list[tuple[Arrived, FrameRecord]] = []
-    refused: list[Refused] = []
+    good: list[FrameRecord] = []
+    refused: list[dict[str, str]] = []
     added: list[FrameRecord] = []
     try:
-        for file in arrived:
-            name = clean_name(file.name, "frame")
+        for path, given in arrived.items():
+            name = clean_name(given, "frame")
             try:
                 with _decoding:
-                    good.append((file, _look_at(file.path, name, store)))
+                    good.append(_look_at(path, name, store))
             except CofuseError as error:
-                line = " ".join(str(error).replace(str(file.path), name).split())
-                refused.append(Refused(name=name, error=line))
+                line = " ".join(str(error).replace(str(path), name).split())
+                refused.append({"name": name, "error": line})
         with store.lock:
             store.stacks[stack.id]  # it may have been deleted meanwhile
             most, pages = store.config.max_frames, stack.pages
-            for file, frame in good:
-                there = any(
-                    _is_same(store, stack, file, frame, one) for one in stack.frames + added
-                )
+            for frame in good:
+                there = any(_is_same(store, stack, frame, one) for one in stack.frames + added)
                 if there or pages + frame.pages > most:
                     too_many = f"one frame too many; a stack may have {most}"
                     why = "in the stack already" if there else too_many
-                    refused.append(Refused(name=frame.name, error=f"{frame.name} is {why}"))
+                    refused.append({"name": frame.name, "error": f"{frame.name} is {why}"})
                     continue
                 pages += frame.pages
-                target = store.frame_path(stack.id, frame)
-                file.path.rename(target)
-                thumbnail_path(file.path).rename(thumbnail_path(target))
                 added.append(frame)
             if added:
                 is_ordered = stack.frames == _in_order(stack.frames)
@@ -97,13 +82,10 @@ def add_frames(
                 frames = _in_order(frames) if is_ordered else frames
                 store.stacks.change(stack, frames=frames, noise=None)
                 store.size += sum(frame.bytes for frame in added)
-    except BaseException:  # none is kept that the record does not know
-        for frame in added:
-            _delete(store.frame_path(stack.id, frame))
-        raise
-    finally:
-        for file in arrived:
-            _delete(file.path)
+    finally:  # none is kept that the record does not know
+        kept = {store.frame_path(stack.id, frame) for frame in stack.frames}
+        for path in arrived.keys() - kept:
+            delete_frame(path)
     return added, refused
 
 
@@ -111,16 +93,15 @@ def _in_order(frames: list[FrameRecord]) -> list[FrameRecord]:
     return sorted(frames, key=lambda frame: natural_key(frame.name))
 
 
-def _is_same(
-    store: Store, stack: StackRecord, file: Arrived, frame: FrameRecord, other: FrameRecord
-) -> bool:
-    """Whether a file that arrived is a frame that is there, by name and content."""
-    if (frame.name, frame.bytes) != (other.name, other.bytes):
+def _is_same(store: Store, stack: StackRecord, one: FrameRecord, other: FrameRecord) -> bool:
+    """Whether two frames are the same, by name and content."""
+    if (one.name, one.bytes) != (other.name, other.bytes):
         return False
-    return filecmp.cmp(file.path, store.frame_path(stack.id, other), shallow=False)
+    first, second = (store.frame_path(stack.id, frame) for frame in (one, other))
+    return filecmp.cmp(first, second, shallow=False)
 
 
-def _delete(path: Path) -> None:
+def delete_frame(path: Path) -> None:
     """Delete a frame's file, and its thumbnail."""
     path.unlink(missing_ok=True)
     thumbnail_path(path).unlink(missing_ok=True)
@@ -149,7 +130,7 @@ def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
     pixels = Pictures.from_arrays([first.decode()], white=white, names=[name])
     thumbnail_path(path).write_bytes(_thumbnail(pixels, read_metadata(path).icc))
     return FrameRecord(
-        id=new_id(),
+        id=path.name.removesuffix(path.suffix),
         name=name,
         format=kind,
         width=first.shape[1],
@@ -158,7 +139,7 @@ def _look_at(path: Path, name: str, store: Store) -> FrameRecord:
         colour=len(first.shape) == 3,
         bytes=path.stat().st_size,
         pages=len(pictures),
-        suffix=path.suffix if kind == "raw" else f".{kind}",
+        suffix=path.suffix,
     )
 
 
@@ -179,10 +160,10 @@ def add_sample(store: Store) -> StackRecord:
     from cofuse.evaluation.simulation import demo_simulation
 
     stack = store.new_stack("Sample", sample=True)
-    arrived = []
+    arrived = {}
     for number, frame in enumerate(demo_simulation().frames, start=1):
         path = stack.folder / "frames" / f"{new_id()}.png"
         write_image(path, frame)
-        arrived.append(Arrived(f"frame-{number:02}.png", path))
+        arrived[path] = f"frame-{number:02}.png"
     add_frames(store, stack, arrived)
     return stack

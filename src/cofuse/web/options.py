@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from cofuse.jobs import Aligning, Fusing, Maps, Reading, Request, Writing
+from cofuse.jobs import Request
+from cofuse.jobs.options import request_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,21 +67,9 @@ class Options(Strict):
 
 def fusing_request(folder: Path, frames: Sequence[Path], options: Options) -> Request:
     """Ask the library to fuse frames into ``result.tif`` of a folder."""
-    return Request(
-        inputs=tuple(str(frame) for frame in frames),
-        output=folder / "result.tif",
-        reading=Reading(hot_pixels=options.hot_pixels),
-        aligning=Aligning(align=options.align),
-        fusing=Fusing(
-            preset=options.preset,
-            sigma=str(options.sigma),
-            denoise=options.denoise,
-            max_memory=options.max_memory,
-            device=options.device,
-        ),
-        writing=Writing(overwrite=True),
-        maps=Maps(depth_map=folder / "depth.png" if options.depth else None, z_step=options.z_step),
-    )
+    given = options.model_dump(exclude={"depth"})
+    given["depth_map"] = folder / "depth.png" if options.depth else None
+    return request_of(map(str, frames), folder / "result.tif", overwrite=True, **given)
 
 
 def command_line(names: Sequence[str], options: Options) -> str:

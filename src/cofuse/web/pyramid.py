@@ -5,24 +5,28 @@ single pixel at level 0. A level has tiles of 256 pixels, each with one more pix
 on the sides where it has any.
 
 Tiles of the picture itself are cut from its array, which may be a mapped file. Levels below are
-means of 2 × 2 pixels of what is *shown*, 8 bits a channel: colours that stand for frames are mixed
-as colours, where a mean of their numbers would name a third frame.
+means of 2 × 2 pixels of what is *shown*: colours that stand for frames are mixed as colours, where
+a mean of their numbers would name a third frame.
+
+What is shown has 8 bits a channel of sRGB, whatever the frames' profile is.
 """
 
 from __future__ import annotations
 
+import io
 import math
 import threading
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from starlette.exceptions import HTTPException
 
+from cofuse.files import written_whole
 from cofuse.images import Pixels
-from cofuse.web.arrays import Put, mapped, written_by_parts
-from cofuse.web.colours import Shown, eight_bits, to_srgb
-from cofuse.web.store import Missing
 
 #: Side of a tile, and by how much it reaches into each of its neighbours.
 TILE, OVERLAP = 256, 1
@@ -32,21 +36,26 @@ _QUALITY = 88
 _BAND_LEVELS = 6
 
 Floats = NDArray[np.float32]
+Shown = NDArray[np.uint8]
+
+#: Held to make the smaller levels of a picture: once, and of one picture at a time.
+_making = threading.Lock()
 
 
 class Pyramid:
-    """A picture and its smaller levels, in tiles; several threads may ask for them.
+    """A picture and its smaller levels, in tiles; it holds nothing open.
 
-    ``pixels``, shape (H, W) or (H, W, 3), may be a mapped file. The smaller levels are kept in
-    ``file``, a ``.npy``, and made if it is not there. ``white`` is the value shown as white, or as
-    the last of ``colours``, shape (N, 3), if a picture of shape (H, W) is shown by them; 0 is black
-    or the first. Colours of a ``profile`` (ICC) are shown as sRGB. Tiles are PNG if ``lossless``,
-    else JPEG.
+    ``read`` opens the picture, of ``shape`` (H, W) or (H, W, 3), where it is needed. The smaller
+    levels are kept in ``file``, a ``.npy``, and made if it is not there. ``white`` is the value
+    shown as white, or as the last of ``colours``, shape (N, 3), if a picture of shape (H, W) is
+    shown by them; 0 is black or the first. Colours of a ``profile`` (ICC) are shown as sRGB. Tiles
+    are PNG if ``lossless``, else JPEG.
     """
 
     def __init__(
         self,
-        pixels: Pixels,
+        shape: tuple[int, ...],
+        read: Callable[[], Pixels],
         file: Path,
         *,
         white: float,
@@ -54,12 +63,10 @@ class Pyramid:
         colours: Shown | None = None,
         lossless: bool = False,
     ) -> None:
-        self.height, self.width = int(pixels.shape[0]), int(pixels.shape[1])
+        self.height, self.width, *self._channels = shape
         self.lossless = lossless
-        self._pixels, self._file, self._white, self._colours = pixels, file, white, colours
+        self._read, self._file, self._white, self._colours = read, file, white, colours
         self._to_srgb = to_srgb(profile)
-        self._smaller: list[Shown] = []
-        self._making = threading.Lock()
 
     @property
     def top(self) -> int:
@@ -79,10 +86,10 @@ class Pyramid:
         """Cut one tile as it is shown, 8-bit grey or RGB."""
         width, height = self.size(level) if 0 <= level <= self.top else (0, 0)
         if not (0 <= column * TILE < width and 0 <= row * TILE < height):
-            raise Missing("there is no such tile")
+            raise HTTPException(404, "there is no such tile")
         part = _span(row, height), _span(column, width)
         if level == self.top:
-            return self._shown(self._pixels[part])
+            return self._shown(self._read()[part])
         return np.ascontiguousarray(self._levels()[self.top - 1 - level][part])
 
     def _shown(self, part: NDArray[Any]) -> Shown:
@@ -95,42 +102,53 @@ class Pyramid:
 
     def _levels(self) -> list[Shown]:
         """All smaller levels, the largest first, made when they are first asked for."""
-        channels = self._pixels.shape[2:] if self._colours is None else (3,)
+        channels = self._channels if self._colours is None else (3,)
         shapes = [(*self.size(level)[::-1], *channels) for level in reversed(range(self.top))]
         *ends, total = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
-        with self._making:
-            if not self._smaller:
+        flat = _kept(self._file, total)
+        if flat is None:
+            with _making:
                 flat = _kept(self._file, total)
                 if flat is None:
-                    self._file.parent.mkdir(exist_ok=True)
-                    with written_by_parts(self._file, (total,), np.uint8) as put:
-                        self._fill(put, shapes, [0, *ends])
-                    flat = mapped(self._file)
-                parts = zip(np.split(flat, ends), shapes, strict=True)
-                self._smaller = [part.reshape(shape) for part, shape in parts]
-        return self._smaller
+                    self._make(shapes, [0, *ends])
+                    flat = np.load(self._file, mmap_mode="r")
+        parts = zip(np.split(flat, ends), shapes, strict=True)
+        return [part.reshape(shape) for part, shape in parts]
 
-    def _fill(self, put: Put, shapes: list[tuple[int, ...]], starts: list[int]) -> None:
-        """Write the smaller levels band by band; means are not rounded on their way down."""
+    def _make(self, shapes: list[tuple[int, ...]], starts: list[int]) -> None:
+        """Write the smaller levels band by band; means are not rounded on their way down.
 
-        def write(level: int, row: int, rows: Floats) -> None:
-            put(starts[level] + row * math.prod(shapes[level][1:]), np.rint(rows).astype(np.uint8))
-
+        Not through a memory map: where the disk is full, the system ends a process that does so.
+        """
+        picture = self._read()
         near = min(_BAND_LEVELS, len(shapes))
         smallest = np.empty(shapes[near - 1], np.float32)
         step = 1 << near
-        for number, top in enumerate(range(0, self.height, step)):
-            small = self._shown(self._pixels[top : top + step, :]).astype(np.float32)
-            for level in range(near):
-                small = block_means(small, 2)
-                write(level, number * (step >> (level + 1)), small)
-            smallest[number : number + 1] = small
-        for level in range(near, len(shapes)):
-            smallest = block_means(smallest, 2)
-            write(level, 0, smallest)
+        self._file.parent.mkdir(exist_ok=True)
+        with written_whole(self._file, overwrite=True) as file:
+            total = starts[-1] + math.prod(shapes[-1])
+            facts = {"descr": "|u1", "fortran_order": False, "shape": (total,)}
+            np.lib.format.write_array_header_1_0(file, facts)
+            begin = file.tell()
+
+            def write(level: int, row: int, rows: Floats) -> None:
+                file.seek(begin + starts[level] + row * math.prod(shapes[level][1:]))
+                file.write(np.rint(rows).astype(np.uint8).data)
+
+            for number, top in enumerate(range(0, self.height, step)):
+                small = self._shown(picture[top : top + step, :]).astype(np.float32)
+                for level in range(near):
+                    small = block_means(small, 2)
+                    write(level, number * (step >> (level + 1)), small)
+                smallest[number : number + 1] = small
+            for level in range(near, len(shapes)):
+                smallest = block_means(smallest, 2)
+                write(level, 0, smallest)
 
 
-def map_pyramid(name: str, pixels: Pixels, frames: int, file: Path) -> Pyramid:
+def map_pyramid(
+    name: str, shape: tuple[int, int], read: Callable[[], Pixels], frames: int, file: Path
+) -> Pyramid:
     """Show the source map or the depth in colours, the first frame dark, confidence in grey."""
     from cofuse.depth.maps import colour_table  # loads OpenCV
 
@@ -140,13 +158,13 @@ def map_pyramid(name: str, pixels: Pixels, frames: int, file: Path) -> Pyramid:
         white = len(colours) - 1.0
     elif name == "depth":
         colours, white = colour_table(), max(frames - 1.0, 1.0)
-    return Pyramid(pixels, file, white=white, colours=colours, lossless=True)
+    return Pyramid(shape, read, file, white=white, colours=colours, lossless=True)
 
 
 def _kept(file: Path, size: int) -> Shown | None:
     """Map a file with ``size`` bytes of levels; None if it is missing or not whole."""
     try:
-        flat = mapped(file)
+        flat: Shown = np.load(file, mmap_mode="r")
     except (OSError, ValueError):
         return None
     return flat if flat.shape == (size,) and flat.dtype == np.uint8 else None
@@ -181,3 +199,45 @@ def encoded(pixels: Shown, *, lossless: bool = False) -> bytes:
         good, data = cv2.imencode(".jpg", pixels, [*quality, *sampling])
     assert good, "small pictures of 8 bits can always be written"
     return data.tobytes()
+
+
+def eight_bits(values: NDArray[Any], white: float) -> Shown:
+    """Scale values from 0 to ``white`` to 8 bits; those beyond are clipped."""
+    if values.dtype == np.uint8 and white == 255:
+        return np.array(values)
+    return np.rint(np.clip(values * np.float32(255 / white), 0, 255)).astype(np.uint8)
+
+
+@lru_cache(maxsize=16)
+def to_srgb(profile: bytes | None) -> Callable[[Shown], Shown]:
+    """Return what turns 8-bit pictures, grey or RGB, from a colour profile into sRGB.
+
+    Without a profile, or with one that cannot be used, they stay as they are.
+    """
+    from PIL import Image, ImageCms
+
+    if profile is None:
+        return _unchanged
+    try:
+        given = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+        mode = {"RGB": "RGB", "GRAY": "L"}[given.profile.xcolor_space.strip()]
+        change = ImageCms.buildTransform(given, ImageCms.createProfile("sRGB"), mode, "RGB")
+    except (ImageCms.PyCMSError, KeyError, OSError):
+        return _unchanged
+
+    def converted(pixels: Shown) -> Shown:
+        if (pixels.ndim == 3) != (mode == "RGB"):
+            return pixels
+        shown = ImageCms.applyTransform(Image.fromarray(np.ascontiguousarray(pixels)), change)
+        colours: Shown = np.asarray(shown)
+        return colours if pixels.ndim == 3 else np.ascontiguousarray(colours[..., 0])
+
+    steps = np.arange(0, 256, 15).astype(np.uint8)
+    lattice = np.stack(np.meshgrid(steps, steps, steps), -1).reshape(-1, steps.size, 3)
+    sample = lattice if mode == "RGB" else steps[None]
+    moved = np.abs(converted(sample).astype(int) - sample).max()
+    return converted if moved > 1 else _unchanged  # most profiles are sRGB under another name
+
+
+def _unchanged(pixels: Shown) -> Shown:
+    return pixels

@@ -1,16 +1,15 @@
 """Retouching: strokes of a brush paint parts of frames into the fused picture, without seams.
 
-A `Stroke` says where, and from which frame. Its pixels are blended into the picture band by band
-(`blending`), tile by tile. Noisy frames are restored first by `RestoredFrames`.
+A `Stroke` says where, and from which frame. Its pixels, of noisy frames restored ones, are blended
+into the picture tile by tile and band by band (`blend`).
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +18,8 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from cofuse.fusion import fuse
 from cofuse.images import PartReader, Pixels, Stack
-from cofuse.images.tiles import tiles_of
+from cofuse.images.tiles import relative, tiles_of
 from cofuse.sensor import NoiseLaw
-from cofuse.web.blending import blend
 
 LARGEST_RADIUS, MOST_POINTS = 500.0, 100_000
 #: No picture has pixels beyond this coordinate.
@@ -40,6 +38,13 @@ _HALO = 64
 #: Parts to restore begin at multiples of this, the coarsest step of the trained model.
 _MODEL_STEP = 32
 
+#: Width of the finest ramp in pixels, and of the widest in fades: it is smeared a little on its way
+#: up, and must not reach the patch's core.
+_FINEST, _WIDEST = 4.0, 0.75
+#: Keeps quotients of nothing by nothing finite.
+_TINY = np.float32(1e-12)
+
+Floats = NDArray[np.float32]
 #: Rows and columns of a picture.
 Window = tuple[slice, slice]
 Coordinate = Annotated[FiniteFloat, Field(ge=-_FARTHEST, le=_FARTHEST)]
@@ -77,69 +82,54 @@ class Stroke:
         return (slice(top, bottom), slice(left, right)) if left < right and top < bottom else None
 
 
-class Way:
-    """The way of a stroke's brush through a window of a picture.
+def depth_reader(stroke: Stroke, window: Window) -> Callable[[slice, slice], Floats]:
+    """Draw the way of a stroke's brush through a window of a picture.
 
-    It is drawn as a line of pixels, once for all parts of the window: lines that are cut off at
+    Returns what measures the distance of every pixel of a part of the window from the rim, positive
+    inside. The way is drawn as a line of pixels, once for all parts: lines that are cut off at
     different places are not drawn alike.
     """
+    import cv2
 
-    def __init__(self, stroke: Stroke, window: Window) -> None:
-        import cv2
+    # What the brush does outside of the window reaches into it by a radius.
+    margin = math.ceil(stroke.radius) + 1
+    origin = window[1].start - margin + 0.5, window[0].start - margin + 0.5
+    points = np.array((*stroke.points, stroke.points[-1]))  # one point alone draws no line
+    corners = np.rint((points - origin) * (1 << _FRACTION_BITS)).astype(np.int32)
+    height, width = (side.stop - side.start + 2 * margin for side in window)
+    whole = np.ones((height, width), np.uint8)
+    cv2.polylines(whole, [corners], False, (0,), shift=_FRACTION_BITS)
 
-        self._radius = np.float32(stroke.radius)
-        # What the brush does outside of the window reaches into it by a radius.
-        self._margin = math.ceil(stroke.radius) + 1
-        rows, columns = window
-        origin = columns.start - self._margin + 0.5, rows.start - self._margin + 0.5
-        points = np.array((*stroke.points, stroke.points[-1]))  # one point alone draws no line
-        corners = np.rint((points - origin) * (1 << _FRACTION_BITS)).astype(np.int32)
-        height, width = (side.stop - side.start + 2 * self._margin for side in window)
-        self._free = np.ones((height, width), np.uint8)
-        cv2.polylines(self._free, [corners], False, (0,), shift=_FRACTION_BITS)
-
-    def depth(self, rows: slice, columns: slice) -> NDArray[np.float32]:
-        """Distance of every pixel of a part of the window from the rim, positive inside."""
-        import cv2
-
-        margin = self._margin
-        free = self._free[
-            rows.start : rows.stop + 2 * margin, columns.start : columns.stop + 2 * margin
-        ]
+    def depth(rows: slice, columns: slice) -> Floats:
+        free = whole[rows.start : rows.stop + 2 * margin, columns.start : columns.stop + 2 * margin]
         if free.all():
             shape = rows.stop - rows.start, columns.stop - columns.start
             return np.full(shape, -np.inf, np.float32)
         distance = cv2.distanceTransform(free, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
         # Their last bits depend on where the array lies in memory; squares are whole numbers.
         exact = np.sqrt(np.rint(np.square(distance[margin:-margin, margin:-margin])))
-        return np.asarray(self._radius - exact, np.float32)
+        return np.asarray(np.float32(stroke.radius) - exact, np.float32)
+
+    return depth
 
 
-@dataclass(frozen=True)
-class RestoredFrames:
-    """The frames of a noisy stack; every part that is read is restored on its own.
+def restored_reader(stack: Stack, noise: NoiseLaw, index: int, preset: str = "auto") -> PartReader:
+    """Open one frame of a noisy stack; every part that is read is restored on its own.
 
     ``noise`` is that of the stack, as in `Fusion.noise`; ``preset`` restores as in `fuse`.
     """
+    read = stack.part_reader(index)
+    own = noise.for_stack(len(stack), colour=stack.is_colour).only([index])
 
-    stack: Stack
-    noise: NoiseLaw
-    preset: str = "auto"
+    def restored(rows: slice, columns: slice) -> Pixels:
+        around = _widened(rows, stack.height), _widened(columns, stack.width)
+        part = np.ascontiguousarray(read(*around))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="one frame only")
+            fused = fuse([part], noise=own, preset=preset, white=stack.white)
+        return np.asarray(fused.image)[relative((rows, columns), around)]
 
-    def part_reader(self, index: int) -> PartReader:
-        """Open one frame to read restored parts of it."""
-        stack, read = self.stack, self.stack.part_reader(index)
-        noise = self.noise.for_stack(len(stack), colour=stack.is_colour).only([index])
-
-        def restored(rows: slice, columns: slice) -> Pixels:
-            tall, wide = _widened(rows, stack.height), _widened(columns, stack.width)
-            part = np.ascontiguousarray(read(tall, wide))
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="one frame only")
-                fused = fuse([part], noise=noise, preset=self.preset, white=stack.white)
-            return np.asarray(fused.image)[_within(rows, tall), _within(columns, wide)]
-
-        return restored
+    return restored
 
 
 def _widened(side: slice, size: int) -> slice:
@@ -148,27 +138,29 @@ def _widened(side: slice, size: int) -> slice:
     return slice(start, min(side.stop + _HALO, size))
 
 
-def _within(part: slice, whole: slice) -> slice:
-    """Where rows or columns lie in others that cover them."""
-    return slice(part.start - whole.start, part.stop - whole.start)
-
-
 def retouch(
-    image: Pixels, frames: Stack | RestoredFrames, strokes: Iterable[Stroke], *, side: int = _SIDE
+    image: Pixels,
+    frames: Stack,
+    strokes: Iterable[Stroke],
+    *,
+    noise: NoiseLaw | None = None,
+    side: int = _SIDE,
 ) -> Pixels:
     """Paint parts of frames into a copy of a picture, with soft brushes and without seams.
 
     ``image``, shape (H, W) or (H, W, 3), was fused from ``frames``, which are aligned with it and
     of its dtype. Later strokes lie over earlier ones; what lies off the picture is left out. Pixels
     outside of all strokes keep their exact values, and painting some strokes into the result of
-    others is the same as painting all at once. ``side`` is that of the tiles to work in, in pixels,
-    a multiple of 64.
+    others is the same as painting all at once. With ``noise``, that of the frames, they are
+    restored. ``side`` is that of the tiles to work in, in pixels, a multiple of 64.
     """
     result = np.array(image)
     for stroke in strokes:
         window = stroke.window(image.shape)
         if window is not None:
-            _paint(result[window], frames.part_reader(stroke.frame), stroke, window, side)
+            index = stroke.frame
+            read = restored_reader(frames, noise, index) if noise else frames.part_reader(index)
+            _paint(result[window], read, stroke, window, side)
     return result
 
 
@@ -180,19 +172,19 @@ def painted_from(strokes: Sequence[Stroke], x: int, y: int, shape: tuple[int, ..
             side.start <= place < side.stop for side, place in zip(window, (y, x), strict=True)
         ):
             continue
-        here = Way(stroke, (slice(y, y + 1), slice(x, x + 1)))
-        if here.depth(slice(0, 1), slice(0, 1))[0, 0] > 0:
+        depth = depth_reader(stroke, (slice(y, y + 1), slice(x, x + 1)))
+        if depth(slice(0, 1), slice(0, 1))[0, 0] > 0:
             return stroke.frame
     return None
 
 
 def _paint(picture: Pixels, read: PartReader, stroke: Stroke, window: Window, side: int) -> None:
     """Paint one stroke into ``picture``, the stroke's window of the result."""
-    way, parts = Way(stroke, window), []
+    depth_of, parts = depth_reader(stroke, window), []
     rows, columns = window
     halo = math.ceil(stroke.fade / _STEP) * _STEP
     for tile in tiles_of(picture.shape[:2], max(side, 2 * halo), halo):
-        depth = way.depth(*tile.around)
+        depth = depth_of(*tile.around)
         if not (depth[tile.within] > 0).any():
             continue
         here = picture[tile.around]
@@ -206,3 +198,69 @@ def _paint(picture: Pixels, read: PartReader, stroke: Stroke, window: Window, si
 def _moved(part: slice, whole: slice) -> slice:
     """Rows or columns of a window, counted from the picture's first."""
     return slice(part.start + whole.start, part.stop + whole.start)
+
+
+def blend(image: NDArray[Any], patch: NDArray[Any], depth: Floats, *, fade: float) -> NDArray[Any]:
+    r"""Lay ``patch`` over ``image`` where ``depth`` is positive.
+
+    ``image`` and ``patch`` have one shape, (H, W) or (H, W, 3), and one dtype; ``depth`` is the
+    distance of every pixel from the rim in pixels, positive inside, shape (H, W), and ``fade`` the
+    depth from which on the result is ``patch``. Outside of the rim the result has the very values
+    of ``image``, deep inside those of ``patch``.
+
+    A difference between the two of a certain size is faded in over about that size: fine detail
+    over a few pixels, brightness over the whole fade. One ramp for all would show detail double
+    where it is wide, and a step of brightness where it is narrow. The difference D becomes a
+    Laplacian pyramid; with G its levels of means, U the way up from the next level and a_l a smooth
+    ramp 4·2^l pixels wide, all ramps about one line inside of the rim,
+
+    .. math:: B_l = a_l (G_l - U G_{l+1}) + U B_{l+1},
+
+    and the picture gets I + B₀. Where all ramps are 1 the sum telescopes to I + D, the patch
+    itself. Means are of pixels inside of the rim only: what lies outside must not matter, and where
+    the two agree inside nothing changes.
+    """
+    inside, solid = depth > 0, depth >= fade
+    ring, weight = inside & ~solid, inside.astype(np.float32)
+    result = image.copy()
+    # Channel by channel: planes that lie in one piece are several times faster to work on.
+    planes = (np.atleast_3d(pixels) for pixels in (image, patch, result))
+    for old, new, out in zip(*(np.moveaxis(pixels, -1, 0) for pixels in planes), strict=True):
+        if ring.any():
+            before, after = old.astype(np.float32), new.astype(np.float32)
+            mixed = before + _faded((after - before) * weight, weight, depth, fade)
+            # Bands may overshoot: values are kept within those that occur here.
+            low, high = min(before.min(), after.min()), max(before.max(), after.max())
+            np.clip(mixed, low, high, out=mixed)
+            if image.dtype.kind == "u":
+                np.rint(mixed, out=mixed)
+            np.copyto(out, mixed.astype(image.dtype), where=ring)
+        np.copyto(out, new, where=solid)
+    return result
+
+
+def _faded(
+    sums: Floats, weight: Floats, depth: Floats, fade: float, width: float = _FINEST
+) -> Floats:
+    """Fade a difference in, from the level whose ramp has this width.
+
+    ``weight`` says how much of each pixel lies inside; ``sums`` is the difference times that. The
+    coarsest level's ramp takes most of the fade.
+    """
+    import cv2
+
+    means = sums / np.maximum(weight, _TINY)
+    if 4.0 * width > fade:
+        return np.asarray(_ramp(depth, fade, _WIDEST * fade) * means, np.float32)
+    small, size = np.asarray(cv2.pyrDown(sums), np.float32), sums.shape[::-1]
+    less = np.asarray(cv2.pyrDown(weight), np.float32)
+    spread = np.float32(1.0) / np.maximum(cv2.pyrUp(less, dstsize=size), _TINY)
+    band = _ramp(depth, fade, width) * (means - spread * cv2.pyrUp(small, dstsize=size))
+    coarse = less * _faded(small, less, depth[::2, ::2], fade, 2.0 * width)
+    return np.asarray(band + spread * cv2.pyrUp(coarse, dstsize=size), np.float32)
+
+
+def _ramp(depth: Floats, fade: float, width: float) -> Floats:
+    """Rise smoothly from 0 to 1 over ``width`` pixels about the middle of the fade."""
+    t = np.clip((depth - np.float32(fade / 2.0)) / np.float32(width) + np.float32(0.5), 0.0, 1.0)
+    return np.asarray(t * t * (3.0 - 2.0 * t), np.float32)

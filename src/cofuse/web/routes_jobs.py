@@ -8,20 +8,21 @@ from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Json, TypeAdapter
+from starlette.exceptions import HTTPException
 
 from cofuse.web.options import Options, command_line
-from cofuse.web.schemas import Command, Job, JobRecord, NewJob
+from cofuse.web.schemas import Job, JobRecord, NewJob
 from cofuse.web.service import JPEG, AnyJob, Here, Service
-from cofuse.web.store import Full, content_of
+from cofuse.web.store import content_of
 
 router = APIRouter(tags=["jobs"])
 
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/event-stream": {}}, "description": "jobs as they change"}
 }
+_DEFAULTS = Options()
 #: Leaves out those fields of a record that clients do not see.
 _WIRE = TypeAdapter(Job)
 #: Seconds between two looks at the jobs; looking costs less than waking streams from threads.
@@ -33,7 +34,7 @@ _ALIVE_EVERY = 10.0
 @router.post("/jobs", response_model=Job, status_code=202)
 def new_job(new: NewJob, here: Here) -> JobRecord:
     """Start a job, or put it at the end of the queue."""
-    return here.queue.submit(here.store.stacks[new.stack], new.options)
+    return here.submit(here.store.stacks[new.stack], new.options)
 
 
 @router.get("/jobs", response_model=list[Job])
@@ -44,14 +45,10 @@ async def list_jobs(here: Here) -> list[JobRecord]:
 
 @router.get("/command")
 async def command(
-    stack: str, here: Here, options: Annotated[str, Query(max_length=2000)] = "{}"
-) -> Command:
-    """The command line that does the same."""
-    try:
-        chosen = Options.model_validate_json(options)
-    except ValidationError as error:
-        raise RequestValidationError(error.errors()) from error
-    return Command(command=command_line(here.store.stacks[stack].names, chosen))
+    stack: str, here: Here, options: Annotated[Json[Options], Query()] = _DEFAULTS
+) -> dict[str, str]:
+    """The command line that does the same, as ``command``."""
+    return {"command": command_line(here.store.stacks[stack].names, options)}
 
 
 @router.get("/jobs/{job}", response_model=Job)
@@ -63,7 +60,7 @@ async def one_job(job: AnyJob) -> JobRecord:
 @router.post("/jobs/{job}/cancel", response_model=Job)
 def cancel(job: AnyJob, here: Here) -> JobRecord:
     """Stop a job; one that is over stays as it is."""
-    here.queue.cancel(job)
+    here.cancel(job)
     return job
 
 
@@ -97,7 +94,7 @@ def _event_stream(
 ) -> Response:
     """Send each job when it has changed, until the server stops, or all are over if asked for."""
     if here.watchers.locked():
-        raise Full("too many are watching already; close some pages")
+        raise HTTPException(429, "too many are watching already; close some pages")
 
     async def stream() -> AsyncIterator[str]:
         seen: dict[str, tuple[int, str]] = {}

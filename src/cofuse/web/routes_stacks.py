@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 
 from cofuse.errors import CofuseError
-from cofuse.web import tasks
+from cofuse.web import frames, tasks
 from cofuse.web.frames import add_frames, add_sample, clean_name, thumbnail_path
 from cofuse.web.schemas import (
     AnyJSON,
@@ -21,7 +23,8 @@ from cofuse.web.schemas import (
     Uploaded,
 )
 from cofuse.web.service import BRIEFLY, JPEG, AnyStack, Here
-from cofuse.web.store import Busy, Missing, content_of
+from cofuse.web.store import content_of
+from cofuse.web.uploads import receive
 
 router = APIRouter(tags=["stacks"])
 
@@ -83,7 +86,7 @@ def delete_stack(stack: str, here: Here) -> None:
 )
 async def upload(stack: AnyStack, request: Request, here: Here) -> dict[str, Any]:
     """Upload frames, each in a field ``file``; what is no picture is named and refused."""
-    arrived = await here.uploads.receive(stack, request)
+    arrived = await receive(here.store, stack, request)
     added, refused = await run_in_threadpool(add_frames, here.store, stack, arrived)
     return {"added": added, "refused": refused, "stack": stack}
 
@@ -97,9 +100,7 @@ def delete_frame(stack: AnyStack, frame: str, here: Here) -> StackRecord:
         store.check_unused(stack)
         left = [one for one in stack.frames if one is not found]
         store.stacks.change(stack, frames=left, noise=None)
-        path = store.frame_path(stack.id, found)
-        path.unlink(missing_ok=True)
-        thumbnail_path(path).unlink(missing_ok=True)
+        frames.delete_frame(store.frame_path(stack.id, found))
     return stack
 
 
@@ -111,25 +112,23 @@ def thumbnail(stack: AnyStack, frame: str, here: Here) -> Response:
     return Response(data, media_type="image/jpeg", headers={"cache-control": BRIEFLY})
 
 
-@router.get("/stacks/{stack}/noise", response_model=None, responses={202: {"model": Pending}})
-def noise(stack: AnyStack, here: Here, response: Response) -> AnyJSON:
+@router.get("/stacks/{stack}/noise", response_model=AnyJSON, responses={202: {"model": Pending}})
+def noise(stack: AnyStack, here: Here) -> Response:
     """Estimate a stack's noise: its level in 8-bit grey levels, and what is remarkable about it."""
     if not stack.frames or stack.problem:
-        raise Busy(stack.problem or "the stack has no frames; upload some first")
-    found = stack.noise
-    if found is None:
+        raise HTTPException(409, stack.problem or "the stack has no frames; upload some first")
+    if stack.noise is None:
         files = [here.store.frame_path(stack.id, frame) for frame in stack.frames]
         key = f"noise {stack.id} {hash(frozenset(files))}"  # in whatever order they are
         found = here.questions.ask(key, tasks.noise, files=files)
         if found is None:
-            response.status_code = 202
-            return {"pending": True}
+            return JSONResponse({"pending": True}, 202)
         here.store.stacks.change(stack, noise=found)
-    return found
+    return JSONResponse(stack.noise)
 
 
 def _frame(record: StackRecord, identifier: str) -> FrameRecord:
     for frame in record.frames:
         if frame.id == identifier:
             return frame
-    raise Missing("there is no such frame")
+    raise HTTPException(404, "there is no such frame")

@@ -15,28 +15,25 @@ import numpy as np
 from fastapi import APIRouter, Query, Response
 from fastapi import Path as InPath
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, StreamingResponse
+from starlette.exceptions import HTTPException
 
 from cofuse.errors import CofuseError
 from cofuse.files import read_alpha, read_metadata, write_image
-from cofuse.files.writing import BitDepth
 from cofuse.images import Stack
 from cofuse.web import tasks
-from cofuse.web.colours import eight_bits, to_srgb
 from cofuse.web.facts import activities, pixel_facts, relief_grid
 from cofuse.web.facts import histogram as count
-from cofuse.web.pyramid import OVERLAP, TILE
+from cofuse.web.pyramid import OVERLAP, TILE, eight_bits, to_srgb
 from cofuse.web.retouching import painted_from
-from cofuse.web.schemas import AnyJSON, Job, JobRecord, Pending, PictureInfo, Strokes
+from cofuse.web.schemas import AnyJSON, Job, JobRecord, Pending, Strokes
 from cofuse.web.service import BRIEFLY, DoneJob, Here
-from cofuse.web.store import Missing, content_of
+from cofuse.web.store import content_of
 from cofuse.web.viewer import MAPS, profile_of, result_file, result_of, strokes_of
 
 SUFFIXES = {"tiff": ".tif", "png": ".png", "jpeg": ".jpg"}
 
 #: Bytes of a download that are read at a time.
 _PART = 2**20
-#: Depths that a result may be converted to.
-_DEEP: dict[int, BitDepth] = {8: 8, 16: 16}
 
 router = APIRouter(tags=["results"])
 
@@ -46,20 +43,13 @@ _BYTES: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/jobs/{job}/pictures")
-def pictures(job: DoneJob, here: Here) -> list[PictureInfo]:
-    """What there is to look at."""
+def pictures(job: DoneJob, here: Here) -> list[AnyJSON]:
+    """What there is to look at, in tiles: name, title and sizes."""
     pyramid = here.viewer.pyramid(job, "result")
+    sizes = {"width": pyramid.width, "height": pyramid.height, "levels": pyramid.top + 1}
+    sizes |= {"tile": TILE, "overlap": OVERLAP}
     return [
-        PictureInfo(
-            name=name,
-            title=title,
-            width=pyramid.width,
-            height=pyramid.height,
-            tile=TILE,
-            overlap=OVERLAP,
-            levels=pyramid.top + 1,
-            format="png" if name in MAPS else "jpeg",
-        )
+        {"name": name, "title": title, "format": "png" if name in MAPS else "jpeg", **sizes}
         for name, title in here.viewer.titles(job).items()
     ]
 
@@ -99,14 +89,15 @@ def pixel(
     """
     viewer, names = here.viewer, result_of(job).names
     image = viewer.current(job)
-    found = pixel_facts(x, y, image=image, maps=viewer.maps(job))
+    maps = {name: viewer.array(job, name) for name in viewer.titles(job).keys() & MAPS}
+    found = pixel_facts(x, y, image=image, maps=maps)
     painted, activity = painted_from(strokes_of(job).painted, x, y, image.shape), None
     if painted is not None:
         found |= {"frame": painted, "confidence": None, "depth": None}
     elif job.options.preset == "fast":
-        frames = [partial(viewer.frame, job, k) for k in range(len(names))]
+        frames = [partial(viewer.array, job, f"frame-{k}") for k in range(len(names))]
         activity = activities(x, y, Stack(frames, white=job.white))
-    shown = to_srgb(profile_of(job))(eight_bits(image[y : y + 1, x : x + 1], job.white))
+    shown = to_srgb(profile_of(job.folder))(eight_bits(image[y : y + 1, x : x + 1], job.white))
     return {
         **found,
         "colour": np.broadcast_to(shown[0, 0], 3).tolist(),
@@ -128,7 +119,7 @@ def relief(job: DoneJob, here: Here) -> Response:
     last = float(max(result_of(job).frames - 1, 1))
     depth, picture = here.viewer.array(job, "depth"), here.viewer.current(job)
     heights, colours = relief_grid(
-        depth, picture, white=job.white, last=last, profile=profile_of(job)
+        depth, picture, white=job.white, last=last, profile=profile_of(job.folder)
     )
     facts = {
         "columns": heights.shape[1],
@@ -139,22 +130,19 @@ def relief(job: DoneJob, here: Here) -> Response:
     return JSONResponse(facts)  # written here, in a thread: it is long
 
 
-@router.get("/jobs/{job}/metrics", response_model=None, responses={202: {"model": Pending}})
-def metrics(job: DoneJob, here: Here, response: Response) -> AnyJSON:
+@router.get("/jobs/{job}/metrics", response_model=AnyJSON, responses={202: {"model": Pending}})
+def metrics(job: DoneJob, here: Here) -> Response:
     """Score the result against the frames: values by name, and the part that was measured."""
-    frames = result_of(job).frames
-    found = job.metrics
-    if found is None:
-        if not all((job.folder / "frames" / f"{k:04d}.npy").exists() for k in range(frames)):
-            raise Missing("the frames are too large to be kept; measure with cofuse evaluate")
-        found = here.questions.ask(
-            f"metrics {job.id}", tasks.metrics, folder=job.folder, white=job.white, count=frames
-        )
+    if job.metrics is None:
+        count = result_of(job).frames
+        if not all(tasks.frame_file(job.folder, k).exists() for k in range(count)):
+            line = "the frames are too large to be kept; measure with cofuse evaluate"
+            raise HTTPException(404, line)
+        found = here.questions.ask(f"metrics {job.id}", tasks.metrics, job=job)
         if found is None:
-            response.status_code = 202
-            return {"pending": True}
-        here.store.change_job(job, metrics=found)
-    return found
+            return JSONResponse({"pending": True}, 202)
+        here.store.jobs.change(job, metrics=found)
+    return JSONResponse(job.metrics)
 
 
 @router.get("/jobs/{job}/strokes")
@@ -199,7 +187,7 @@ def download(
             here.viewer.array(job, result_file(version)),
             metadata=read_metadata(whole),
             alpha=None if format == "jpeg" else read_alpha(whole),
-            depth=_DEEP.get(bits) if bits != own else None,
+            depth=None if bits == own else 8 if bits == 8 else 16,
             white=job.white,
             overwrite=True,
         )

@@ -38,36 +38,19 @@ class Pending(BaseModel):
     pending: bool = True
 
 
-class Preset(BaseModel):
-    """A way to fuse."""
-
-    name: str
-    words: str
-
-
-class Device(Preset):
-    """Where jobs may run."""
-
-    available: bool
-
-
-class Limits(BaseModel):
-    """The most that is taken: bytes and frames of a stack, pixels of a frame, waiting jobs."""
-
-    bytes: int
-    frames: int
-    pixels: int
-    queue: int
-
-
 class Info(BaseModel):
-    """What this server can do."""
+    """What this server can do.
+
+    ``presets`` and ``devices`` have a name and words each, devices whether they are available.
+    ``limits`` are the most that is taken: bytes and frames of a stack, pixels of a frame, and a
+    queue of waiting jobs.
+    """
 
     version: str
-    presets: list[Preset]
-    devices: list[Device]
+    presets: list[dict[str, str]]
+    devices: list[AnyJSON]
     formats: list[str]
-    limits: Limits
+    limits: dict[str, int]
     demo: bool
 
 
@@ -88,6 +71,19 @@ class Frame(BaseModel):
     def kind(self) -> str:
         """Size, colour and depth in words; frames of one stack must agree in it."""
         return f"{self.width}x{self.height} {'RGB' if self.colour else 'grey'} {self.depth} bits"
+
+
+class Record(BaseModel):
+    """What a record has besides what is saved: its folder, and a count of its changes."""
+
+    folder: Path = Field(default=Path(), exclude=True)
+    version: int = Field(default=0, exclude=True)
+
+    def show(self, **values: Any) -> None:
+        """Give it new values without writing them; event streams see that it has changed."""
+        for name, value in values.items():
+            setattr(self, name, value)
+        self.version += 1
 
 
 class FrameRecord(Frame):
@@ -121,11 +117,10 @@ class Stack(BaseModel):
         return f"{what}: {odd.name} is {odd.kind}, most frames are {usual}"
 
 
-class StackRecord(Stack):
-    """A stack, its folder, and what was found out about it."""
+class StackRecord(Record, Stack):
+    """A stack, and what was found out about it."""
 
     frames: list[FrameRecord] = []
-    folder: Path = Field(default=Path(), exclude=True)
     used: datetime = Field(default_factory=now)
     #: Its level and what is remarkable about it, once they are estimated.
     noise: AnyJSON | None = None
@@ -160,18 +155,11 @@ class StackChange(Strict):
     order: Annotated[list[str], Field(max_length=10_000)] | None = None
 
 
-class Refused(BaseModel):
-    """A file that is no frame, and why."""
-
-    name: str
-    error: str
-
-
 class Uploaded(BaseModel):
-    """What became of uploaded files."""
+    """What became of uploaded files; the refused have a name and an error, why they are."""
 
     added: list[Frame]
-    refused: list[Refused]
+    refused: list[dict[str, str]]
     stack: Stack
 
 
@@ -180,12 +168,6 @@ class NewJob(Strict):
 
     stack: Annotated[str, Field(max_length=100)]
     options: Options = Field(default_factory=Options)
-
-
-class Command(BaseModel):
-    """The matching command line."""
-
-    command: str
 
 
 class Result(BaseModel):
@@ -235,33 +217,17 @@ class Job(BaseModel):
     retouched: int = 0
 
 
-class JobRecord(Job):
-    """A job, its folder, the frames it takes, and what its pictures are shown by."""
+class JobRecord(Record, Job):
+    """A job, the frames it takes, and what its pictures are shown by."""
 
-    folder: Path = Field(default=Path(), exclude=True)
     frames: list[FrameRecord] = []
     white: float = 255.0
     metrics: AnyJSON | None = None
-    #: Counts changes, for event streams; not saved.
-    version: int = Field(default=0, exclude=True)
 
     @property
     def is_over(self) -> bool:
         """Whether nothing more will happen to it."""
         return self.state not in ("waiting", "running")
-
-
-class PictureInfo(BaseModel):
-    """A picture to look at, in tiles."""
-
-    name: str
-    title: str
-    width: int
-    height: int
-    tile: int
-    overlap: int
-    levels: int
-    format: str
 
 
 class Strokes(Strict):

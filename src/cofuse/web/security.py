@@ -6,15 +6,19 @@ name another host (DNS rebinding) or come from another origin are refused before
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import socket
 from collections.abc import Mapping
+from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cofuse.web.options import Config
 
@@ -33,6 +37,8 @@ _HEADERS = {
     "x-frame-options": "DENY",
 }
 
+#: Seconds in which the head of a request must have come. Who may not come in is known by it.
+_PATIENCE = 10.0
 #: Most bytes of a request; uploads of frames have a limit of their own.
 _LONGEST_BODY = 16 * 2**20
 
@@ -49,16 +55,10 @@ _ENTRANCE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>cofus
 <a href="/">cofuse</a></html>"""
 
 
-class TooLarge(HTTPException):
-    """A request is larger than it may be."""
-
-    def __init__(self, line: str) -> None:
-        # Otherwise the rest would still be read, if only to be thrown away.
-        super().__init__(413, line, {"connection": "close"})
-
-
 def refusal(status: int, line: str, headers: Mapping[str, str] | None = None) -> Response:
     """Answer that says what is wrong, in one line."""
+    if status == 413:  # the rest would still be read, if only to be thrown away
+        headers = {"connection": "close"}
     return JSONResponse({"error": " ".join(line.split())}, status, headers)
 
 
@@ -107,7 +107,7 @@ class AccessMiddleware:
         path = scope["path"]
         uploading = path.startswith("/api/stacks/") and path.endswith("/frames")
         answer = self._answer(scope) or self.app
-        await answer(scope, receive if uploading else _limited(receive), _guarded(send))
+        await answer(scope, receive if uploading else _limited(receive), _guarded(send, path))
 
     def _answer(self, scope: Scope) -> Response | None:
         """Answer who may not come in, or gives the token in the address; None for all others."""
@@ -138,10 +138,8 @@ class AccessMiddleware:
         given = _bearer(headers)
         if given is not None:
             return self._fits(given)
-        # Parsed by hand: odd cookies of other servers on this machine must not hide our own.
-        pairs = (pair.partition("=") for pair in headers.get("cookie", "").split(";"))
-        values = (value.strip() for name, _, value in pairs if name.strip() == self._cookie)
-        return any(self._fits(value) for value in values)
+        cookies = cookie_parser(headers.get("cookie", ""))
+        return self._fits(cookies.get(self._cookie, ""))
 
     def _fits(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self.config.token.encode())
@@ -151,7 +149,8 @@ class AccessMiddleware:
         if not self._fits(given):
             return _locked("/")
         cookie = f"{self._cookie}={self.config.token}; HttpOnly; SameSite=Strict; Path=/"
-        return HTMLResponse(_ENTRANCE, headers={"set-cookie": cookie})
+        headers = {"set-cookie": cookie, "cache-control": "no-store"}
+        return HTMLResponse(_ENTRANCE, headers=headers)
 
 
 def _locked(path: str) -> Response:
@@ -166,16 +165,15 @@ def _bearer(headers: Headers) -> str | None:
     return given.strip() if scheme.lower() == "bearer" and given.strip() else None
 
 
-def _guarded(send: Send) -> Send:
-    """Put the rules for browsers into every answer."""
+def _guarded(send: Send, path: str) -> Send:
+    """Put the rules for browsers into every answer; whether a file has changed is asked anew."""
+    kept = "no-store" if path.startswith("/api/") else "no-cache"
 
     async def guarded(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            for name, value in _HEADERS.items():
-                headers[name] = value
-            if "cache-control" not in headers:
-                headers["cache-control"] = "no-store"
+            headers.update(_HEADERS)
+            headers.setdefault("cache-control", kept)
         await send(message)
 
     return guarded
@@ -190,7 +188,40 @@ def _limited(receive: Receive) -> Receive:
         message = await receive()
         total += len(message.get("body", b""))
         if total > _LONGEST_BODY:
-            raise TooLarge(f"a request may have {_LONGEST_BODY} bytes")
+            raise HTTPException(413, f"a request may have {_LONGEST_BODY} bytes")
         return message
 
     return limited
+
+
+class Connection(H11Protocol):
+    """A connection of HTTP/1.1; one that begins a request must send all of its head."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        """Close the connection in a while, unless a request is being answered."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop()
+        elif self._late is None:
+            self._late = self.loop.call_later(_PATIENCE, self.transport.close)
+
+    def _stop(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None

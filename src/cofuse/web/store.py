@@ -6,26 +6,25 @@ found by looking an identifier up among the records.
 
 from __future__ import annotations
 
-import errno
+import os
 import re
 import secrets
 import shutil
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 from pydantic import ValidationError
+from starlette.exceptions import HTTPException
 
 from cofuse.errors import CofuseError
 from cofuse.files import write_json
 from cofuse.web.options import Config, Options
 from cofuse.web.schemas import FrameRecord, JobRecord, StackRecord, State, now
-
-#: What is said where the disk is full.
-DISK_FULL = "the disk is full; delete stacks or results, or make room on it"
 
 #: Names of folders that are on their way out begin with this.
 _GONE = ".gone-"
@@ -36,18 +35,6 @@ _OWN_NAME = re.compile(r"x[A-Za-z0-9_-]{16}")
 _MARK = "cofuse-serve.txt"
 
 _Record = TypeVar("_Record", StackRecord, JobRecord)
-
-
-class Missing(Exception):
-    """There is nothing by this name."""
-
-
-class Busy(CofuseError):
-    """It cannot be done now; perhaps later."""
-
-
-class Full(Exception):
-    """Too much is waiting already."""
 
 
 class Records(dict[str, _Record]):
@@ -70,7 +57,7 @@ class Records(dict[str, _Record]):
                 self[record.id] = record
 
     def __missing__(self, identifier: str) -> _Record:
-        raise Missing(f"there is no such {self._word}")
+        raise HTTPException(404, f"there is no such {self._word}")
 
     def all(self) -> list[_Record]:
         """All records, newest first."""
@@ -97,21 +84,19 @@ class Records(dict[str, _Record]):
                 path = record.folder / f"{self._word}.json"
                 changed = record.model_copy(update=values)
                 write_json(path, changed.model_dump(mode="json"), overwrite=True)
-            for name, value in values.items():
-                setattr(record, name, value)
+            record.show(**values)
 
 
 class Store:
-    """All stacks and jobs; may be used by several threads."""
+    """All stacks and jobs of a folder that is `taken`; may be used by several threads."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.lock = threading.RLock()
         #: Bytes of all stacks and jobs at the last clean-up, and of uploads since.
         self.size = 0
-        #: Called with the identifier of a job that is deleted: its pictures may be open.
-        self.forget: Callable[[str], None] = lambda _: None
-        _claim(config.folder)
+        #: Bytes on their way to every stack.
+        self.coming: defaultdict[str, int] = defaultdict(int)
         self.stacks = Records(config.folder / "stacks", "stack", StackRecord, self.lock)
         self.jobs = Records(config.folder / "jobs", "job", JobRecord, self.lock)
         for stack in self.stacks.all():
@@ -122,10 +107,7 @@ class Store:
             for file in folder.glob("*"):  # uploads that were cut
                 if file.name.removesuffix(".thumbnail.jpg") not in files:
                     file.unlink()
-        for job in self.jobs.all():
-            if not job.is_over:
-                error = "the server was stopped while the job was running"
-                self.finish(job, "interrupted", error)
+        self.interrupt_all()
 
     # --- stacks ----------------------------------------------------------------------------------
 
@@ -134,7 +116,8 @@ class Store:
         stack = StackRecord(id=new_id(), name=name, created=now(), sample=sample)
         with self.lock:
             if len(self.stacks) >= self.config.max_stacks:
-                raise Busy(f"there are {len(self.stacks)} stacks; delete some first")
+                line = f"there are {len(self.stacks)} stacks; delete some first"
+                raise HTTPException(409, line)
             self.stacks.add(stack)
             (stack.folder / "frames").mkdir(mode=0o700)
         return stack
@@ -155,7 +138,7 @@ class Store:
     def check_unused(self, stack: StackRecord) -> None:
         """Refuse to take away frames that a job still needs."""
         if any(job.stack == stack.id and not job.is_over for job in self.jobs.all()):
-            raise Busy("a job is using this stack; cancel it first")
+            raise HTTPException(409, "a job is using this stack; cancel it first")
 
     # --- jobs ------------------------------------------------------------------------------------
 
@@ -176,56 +159,71 @@ class Store:
             self.stacks.change(stack, used=now())
         return job
 
-    def change_job(self, job: JobRecord, **values: Any) -> None:
-        """Change a job's record; event streams see that its version has changed."""
-        with self.lock:
-            self.jobs.change(job, **values)
-            job.version += 1
-
     def finish(self, job: JobRecord, state: State, error: str | None = None) -> None:
         """End a job without a result; of its folder only the record stays."""
         with suppress(OSError):
             for path in list(job.folder.iterdir()):
                 if path.name != "job.json":
                     _remove(path)
-        facts = {"error": error, "ended": now(), "state": state}
-        self.change_job(job, **facts, seconds_left=None, stage="", preview=0)
+        facts: dict[str, Any] = {"error": error, "ended": now(), "state": state}
+        facts |= {"seconds_left": None, "stage": "", "preview": 0}
+        try:
+            self.jobs.change(job, **facts)
+        except (CofuseError, OSError):  # where there is no room for it, who looks is told at least
+            job.show(**facts)
+
+    def interrupt_all(self) -> None:
+        """End all jobs that are not over, as no server is at work on them any more."""
+        for job in self.jobs.all():
+            if not job.is_over:
+                error = "the server was stopped before the job was done"
+                self.finish(job, "interrupted", error)
 
     def delete_job(self, identifier: str) -> None:
         """Delete a job that is over."""
         with self.lock:
             job = self.jobs[identifier]
             if not job.is_over:
-                raise Busy("the job is still running; cancel it first")
+                raise HTTPException(409, "the job is still running; cancel it first")
             del self.jobs[identifier]
-        self.forget(identifier)
         _remove(job.folder)
 
     # --- clean-up --------------------------------------------------------------------------------
 
-    def clean_up(self) -> list[str]:
+    def clean_up(self) -> None:
         """Delete stacks that were not used for long, and the oldest while all is too large.
 
-        Their frames are copies; results are not, and only their owner deletes them. Returns the
-        identifiers of what was deleted. Stacks of jobs that wait or run stay.
+        Their frames are copies; results are not, and only their owner deletes them. Stacks of jobs
+        that wait or run stay.
         """
-        gone: list[str] = []
         limit = now() - timedelta(days=self.config.keep_days)
         left = folder_bytes(self.config.folder)
         for stack in sorted(self.stacks.all(), key=lambda stack: stack.used):
             if stack.used >= limit and left <= self.config.keep_size:
                 break
             size = folder_bytes(stack.folder)
-            with suppress(CofuseError, Missing):  # in use, or deleted meanwhile
+            with suppress(HTTPException):  # in use, or deleted meanwhile
                 self.delete_stack(stack.id)
-                gone.append(stack.id)
                 left -= size
         self.size = left
-        return gone
 
 
-def _claim(folder: Path) -> None:
-    """Mark a folder as a server's; one that holds other files is refused, as we delete in it."""
+@contextmanager
+def taken(folder: Path) -> Iterator[Path]:
+    """Take a folder for one server, and see to it that what is written is its user's alone."""
+    folder, before = folder.absolute(), os.umask(0o077)
+    try:
+        with _claimed(folder):
+            yield folder
+    finally:
+        os.umask(before)
+
+
+def _claimed(folder: Path) -> TextIO:
+    """Mark a folder as a server's, and lock it by a file as long as that is open.
+
+    One that holds other files is refused, as we delete in it.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not (folder / _MARK).exists():
@@ -234,8 +232,19 @@ def _claim(folder: Path) -> None:
                     f"{folder} holds files that are not cofuse's; name a new or empty folder"
                 )
             (folder / _MARK).write_text("cofuse serve keeps stacks and jobs in this folder.\n")
+        lock = (folder / ".lock").open("w")
+        with suppress(ImportError):  # not Unix
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise CofuseError(
+            f"{folder} is in use by another server; open its page, stop it, or name another folder "
+            "with --data-dir"
+        ) from error
     except OSError as error:
         raise CofuseError(f"{folder} cannot be used: {error.strerror}; name another") from error
+    return lock
 
 
 def _is_orphan(folder: Path, word: str) -> bool:
@@ -249,7 +258,7 @@ def content_of(path: Path, missing: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise Missing(missing) from error
+        raise HTTPException(404, missing) from error
 
 
 def new_id() -> str:
@@ -264,12 +273,6 @@ def folder_bytes(folder: Path) -> int:
         with suppress(OSError):  # it may go while we look
             total += path.lstat().st_size if path.is_file() else 0
     return total
-
-
-def is_full(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, is a disk without room."""
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return full or (error is not None and is_full(error.__cause__))
 
 
 def _remove(path: Path) -> None:

@@ -7,10 +7,9 @@ dictionary it only looks whether the task is cancelled, and raises if it is.
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -18,26 +17,39 @@ from typing import Any
 import numpy as np
 
 from cofuse.alignment import Alignment, aligned, alignment_from_json, alignment_to_json
-from cofuse.files import read_stack
+from cofuse.files import plain, read_stack, written_whole
 from cofuse.images import Pixels, Stack
 from cofuse.jobs import Request
 from cofuse.jobs.frames import mend_hot_pixels
-from cofuse.jobs.outputs import Outcome
 from cofuse.jobs.run import Job
 from cofuse.progress import Progress, silent
 from cofuse.sensor import NoiseLaw, estimate_noise
-from cofuse.web.arrays import mapped, write_array, written_by_parts
 from cofuse.web.reporting import Preview, reporter
-from cofuse.web.retouching import RestoredFrames, Stroke
+from cofuse.web.retouching import Stroke
 from cofuse.web.retouching import retouch as paint
+from cofuse.web.schemas import JobRecord
 from cofuse.web.worker import Report
 
 #: Rows that are averaged at a time.
 _STRIP = 128
-#: What a report says of the noise level.
-_SIGMA = "sigma", "sigma_counts", "sigma_estimated"
+#: What the page shows of a report.
+_REPORTED = "device", "hot_pixels", "sigma", "sigma_counts", "sigma_estimated"
 #: Side of the part of large pictures that metrics look at.
 _METRICS_SIDE = 1536
+
+
+def frame_file(folder: Path, index: int) -> Path:
+    """Where an aligned frame of a job lies."""
+    return folder / "frames" / f"{index:04d}.npy"
+
+
+def write_array(path: Path, pixels: Pixels) -> None:
+    """Write an array that replaces whatever is there.
+
+    Not through a memory map: where the disk is full, the system ends a process that does so.
+    """
+    with written_whole(path, overwrite=True) as file:
+        np.save(file, np.asanyarray(pixels))
 
 
 def fuse(send: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
@@ -63,69 +75,59 @@ def fuse(send: Report, *, request: Request, keep_frames: int) -> dict[str, Any]:
             if stack.frame_bytes * len(stack) <= keep_frames:
                 (folder / "frames").mkdir()
                 for index, frame in enumerate(stack):
-                    write_array(folder / "frames" / f"{index:04d}.npy", frame)
+                    write_array(frame_file(folder, index), frame)
                     report_to(Progress("frames", index + 1, len(stack)))
             if alignment is not None:
                 (folder / "alignment.json").write_text(alignment_to_json(alignment), "utf-8")
-            _save_average(folder / "average.npy", stack)
+            write_array(folder / "average.npy", _average(stack))
 
         outcome = job.run(report_to, preview=preview.paint, on_aligned=keep)
     report, fusion, stack = outcome.report, outcome.fusion, outcome.stack
     report_to(Progress("writing", 1, 2))
-    _save(outcome, folder)
+    maps = {"result": fusion.image, "source": fusion.source_map, "confidence": fusion.confidence}
+    maps["depth"] = None if outcome.depth is None else outcome.depth.position
+    for name, pixels in maps.items():
+        if pixels is not None:
+            write_array(folder / f"{name}.npy", pixels)
+    (folder / "noise.json").write_text(fusion.noise.to_json(), "utf-8")
     report_to(Progress("writing", 2, 2))
     return {
         "white": stack.white,
         "report": report,
-        "result": {
-            "width": stack.width,
-            "height": stack.height,
+        "result": report["frames"]
+        | {name: report[name] for name in _REPORTED}
+        | {
             "depth": 8 * stack.dtype.itemsize,
-            "colour": stack.is_colour,
             "frames": len(stack),
             "character": list(fusion.noise.character),
             "seconds": time.perf_counter() - start,
             "stages": {k: float(v) for k, v in report["seconds"].items() if k != "total"},
             "moved": float(outcome.alignment.largest_displacement()) if outcome.alignment else 0.0,
-            "names": list(stack.names),
             "has_depth": outcome.depth is not None,
             "notes": list(dict.fromkeys(str(warning.message) for warning in warned)),
-        }
-        | {name: report[name] for name in ("device", "hot_pixels", *_SIGMA)},
+        },
     }
 
 
-def _save(outcome: Outcome, folder: Path) -> None:
-    """Write what a viewer shows beside the result that the job wrote."""
-    fusion = outcome.fusion
-    maps = {"result": fusion.image, "source": fusion.source_map, "confidence": fusion.confidence}
-    if outcome.depth is not None:
-        maps["depth"] = outcome.depth.position
-    for name, pixels in maps.items():
-        if pixels is not None:
-            write_array(folder / f"{name}.npy", pixels)
-    (folder / "noise.json").write_text(fusion.noise.to_json(), "utf-8")
-
-
-def _save_average(path: Path, stack: Stack) -> None:
-    """Write the mean of all frames, a few rows at a time: they need not fit into memory twice."""
+def _average(stack: Stack) -> Pixels:
+    """The mean of all frames, a few rows at a time: sums take several times a frame's memory."""
     readers = [stack.part_reader(index) for index in range(len(stack))]
-    row = math.prod(stack.shape[1:])
-    with written_by_parts(path, stack.shape, stack.dtype) as put:
-        for top in range(0, stack.height, _STRIP):
-            rows = slice(top, min(top + _STRIP, stack.height))
-            total = np.zeros((rows.stop - rows.start, *stack.shape[1:]), np.float64)
-            for read in readers:
-                total += read(rows, slice(0, stack.width))
-            total /= len(stack)
-            mean = np.rint(total) if stack.dtype.kind == "u" else total
-            put(top * row, mean.astype(stack.dtype))
+    average = np.empty(stack.shape, stack.dtype)
+    for top in range(0, stack.height, _STRIP):
+        rows = slice(top, min(top + _STRIP, stack.height))
+        total = np.zeros(average[rows].shape, np.float64)
+        for read in readers:
+            total += read(rows, slice(0, stack.width))
+        total /= len(stack)
+        average[rows] = np.rint(total) if stack.dtype.kind == "u" else total
+    return average
 
 
-def _frames_of(folder: Path, count: int, white: float) -> Stack:
+def _frames_of(job: JobRecord) -> Stack:
     """The aligned frames of a job, mapped from their files."""
-    files = (folder / "frames" / f"{index:04d}.npy" for index in range(count))
-    return Stack([partial(mapped, file) for file in files], white=white)
+    assert job.result is not None, "it is done"
+    files = (frame_file(job.folder, index) for index in range(job.result.frames))
+    return Stack([partial(np.load, file, mmap_mode="r") for file in files], white=job.white)
 
 
 @lru_cache(maxsize=1)
@@ -133,7 +135,7 @@ def _aligned_again(folder: Path, files: tuple[Path, ...], *, mend: bool) -> Stac
     """The frames of a job that did not keep them, in their places."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        stack = _read(files)
+        stack = read_stack(files)
         if mend:
             stack, _ = mend_hot_pixels(stack, silent)
         if (folder / "alignment.json").exists():
@@ -143,46 +145,45 @@ def _aligned_again(folder: Path, files: tuple[Path, ...], *, mend: bool) -> Stac
 
 
 def frame(
-    send: Report, *, folder: Path, files: tuple[Path, ...], mend: bool, index: int
+    _: Report, *, job: JobRecord, files: tuple[Path, ...], index: int, keep_frames: int
 ) -> dict[str, Any]:
-    """Align one frame again, where all together were too large to be kept."""
-    stack = _aligned_again(folder, files, mend=mend)
-    (folder / "frames").mkdir(exist_ok=True)
-    write_array(folder / "frames" / f"{index:04d}.npy", stack[index])
+    """Align one frame again, where all together take more than ``keep_frames`` bytes."""
+    path = frame_file(job.folder, index)
+    if path.exists():  # others asked for it as well
+        return {}
+    pixels = _aligned_again(job.folder, files, mend=job.options.hot_pixels == "auto")[index]
+    path.parent.mkdir(exist_ok=True)
+    # Those that were made first make room.
+    made = sorted(path.parent.glob("*.npy"), key=lambda file: file.stat().st_mtime)
+    total = sum(file.stat().st_size for file in made)
+    while made and total + pixels.nbytes > keep_frames:
+        total -= made[0].stat().st_size
+        made.pop(0).unlink()
+    write_array(path, pixels)
     return {}
 
 
-def _read(files: Sequence[Path]) -> Stack:
-    return read_stack(files)
-
-
-def noise(send: Report, *, files: Sequence[Path]) -> dict[str, Any]:
+def noise(_: Report, *, files: Sequence[Path]) -> dict[str, Any]:
     """Estimate the noise of a stack as fusing would: its level, and its character in words."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        law = estimate_noise(_read(files), progress=lambda _: send({}))
+        law = estimate_noise(read_stack(files))
         return {"sigma": float(law.to_remove().sigma), "character": list(law.character)}
 
 
-def metrics(send: Report, *, folder: Path, count: int, white: float) -> dict[str, Any]:
+def metrics(_: Report, *, job: JobRecord) -> dict[str, Any]:
     """Score a result against its frames; of a large picture, its middle."""
-    from cofuse.evaluation.metrics import choose_metrics, score
+    from cofuse.evaluation.metrics import WITHOUT_TRUTH, score
 
-    result = mapped(folder / "result.npy")
-    stack = _frames_of(folder, count, white)
-    rows, columns = (_middle(side) for side in result.shape[:2])
-    sources: list[Pixels] = []
-    for frame in stack:
-        sources.append(np.ascontiguousarray(frame[rows, columns]))
-        send({})
-    names = choose_metrics((), sources=True, truth=False) if len(stack) > 1 else ()
-    picture = np.ascontiguousarray(result[rows, columns])
-    values: dict[str, float | None] = {}
-    for name in names:
-        send({})
-        value = score(picture, metrics=[name], sources=sources, white=stack.white)[name]
-        values[name] = float(value) if np.isfinite(value) else None
-    return {"values": values, "part": [columns.start, rows.start, columns.stop, rows.stop]}
+    stack = _frames_of(job)
+    rows, columns = (_middle(side) for side in stack.shape[:2])
+    part = [columns.start, rows.start, columns.stop, rows.stop]
+    if len(stack) < 2:
+        return {"values": {}, "part": part}
+    result = np.load(job.folder / "result.npy", mmap_mode="r")
+    picture, *sources = (np.ascontiguousarray(one[rows, columns]) for one in (result, *stack))
+    values = score(picture, metrics=tuple(WITHOUT_TRUTH), sources=sources, white=job.white)
+    return {"values": plain(values), "part": part}
 
 
 def _middle(size: int) -> slice:
@@ -191,27 +192,14 @@ def _middle(size: int) -> slice:
 
 
 def retouch(
-    send: Report,
-    *,
-    folder: Path,
-    start: str,
-    end: str,
-    strokes: list[Stroke],
-    restore: bool,
-    count: int,
-    white: float,
+    _: Report, *, job: JobRecord, start: str, end: str, strokes: list[Stroke]
 ) -> dict[str, Any]:
     """Paint strokes into the picture in the file ``start`` and write it to ``end``."""
-
-    def watched() -> Iterator[Stroke]:
-        for stroke in strokes:
-            send({})
-            yield stroke
-
-    stack = _frames_of(folder, count, white)
-    frames: Stack | RestoredFrames = stack
-    if restore:
-        law = NoiseLaw.from_json((folder / "noise.json").read_text("utf-8"))
-        frames = RestoredFrames(stack, law)
-    write_array(folder / end, paint(mapped(folder / start), frames, watched()))
+    assert job.result is not None, "it is done"
+    noise = None
+    # Frames are restored only if the result was.
+    if job.result.sigma > 0 and job.options.denoise > 0:
+        noise = NoiseLaw.from_json((job.folder / "noise.json").read_text("utf-8"))
+    picture = np.load(job.folder / start, mmap_mode="r")
+    write_array(job.folder / end, paint(picture, _frames_of(job), strokes, noise=noise))
     return {}

@@ -4,116 +4,107 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from python_multipart.exceptions import FormParserError, MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from cofuse.errors import CofuseError
 from cofuse.files.sources import RAW_SUFFIXES
-from cofuse.web.frames import Arrived
 from cofuse.web.schemas import StackRecord
-from cofuse.web.security import TooLarge
 from cofuse.web.store import Store, new_id
 
 #: Bytes that are gathered before they go to a thread that writes them.
 _BATCH = 2**20
 #: Room that multipart needs around every file.
 _ENVELOPE = 2**16
-_LONGEST_HEADER = 2**14
+#: Most bytes of a part's header, and of what separates parts (RFC 2046).
+_LONGEST_HEADER, _LONGEST_BOUNDARY = 2**14, 70
 #: Bytes of the disk that uploads leave free.
 _SPARE_DISK = 500 * 10**6
 
 
-class Uploads:
-    """Receives uploads."""
+async def receive(store: Store, stack: StackRecord, request: Request) -> dict[Path, str]:
+    """Write the files of a request to the stack's folder, all or none; returns their names."""
+    kind, options = parse_options_header(request.headers.get("content-type", ""))
+    boundary = options.get(b"boundary", b"")
+    if kind != b"multipart/form-data" or not 0 < len(boundary) <= _LONGEST_BOUNDARY:
+        raise CofuseError('send frames as multipart/form-data, each in a field "file"')
+    await run_in_threadpool(_check_room, store)
+    length = request.headers.get("content-length", "")
+    if length.isdigit():
+        _check_size(store, stack, int(length) - _ENVELOPE)
+    parts = _Parts(boundary, stack.folder / "frames", store.config.max_frames)
+    taken, whole = 0, False
+    try:
+        batch = bytearray()
+        async for chunk in request.stream():
+            taken += len(chunk)
+            store.coming[stack.id] += len(chunk)
+            _check_size(store, stack)
+            batch += chunk
+            if len(batch) >= _BATCH:
+                await run_in_threadpool(_check_room, store)  # others write to it as well
+                await run_in_threadpool(parts.feed, bytes(batch))
+                batch.clear()
+        await run_in_threadpool(parts.feed, bytes(batch))
+        whole = parts.ended
+        if not whole:
+            raise CofuseError("the upload ended too early; send it again")
+    finally:
+        store.coming[stack.id] -= taken
+        parts.close(keep=whole)
+    if not parts.files:
+        raise CofuseError('no file was sent; send frames in the multipart field "file"')
+    return parts.files
 
-    def __init__(self, store: Store) -> None:
-        self._store, self._config = store, store.config
-        #: Bytes on their way to every stack.
-        self.coming: defaultdict[str, int] = defaultdict(int)
 
-    async def receive(self, stack: StackRecord, request: Request) -> list[Arrived]:
-        """Write the files of a request to the stack's folder, all or none of them."""
-        kind, options = parse_options_header(request.headers.get("content-type", ""))
-        if kind != b"multipart/form-data" or not options.get(b"boundary"):
-            raise CofuseError('send frames as multipart/form-data, each in a field "file"')
-        await run_in_threadpool(self._check_room)
-        length = request.headers.get("content-length", "")
-        if length.isdigit():
-            self._check_size(stack, int(length) - _ENVELOPE)
-        parts = _Parts(options[b"boundary"], stack.folder / "frames", self._config.max_frames)
-        taken, whole = 0, False
-        try:
-            batch = bytearray()
-            async for chunk in request.stream():
-                taken += len(chunk)
-                self.coming[stack.id] += len(chunk)
-                self._check_size(stack)
-                batch += chunk
-                if len(batch) >= _BATCH:
-                    await run_in_threadpool(self._check_disk)  # others write to it as well
-                    await run_in_threadpool(parts.feed, bytes(batch))
-                    batch.clear()
-            await run_in_threadpool(parts.feed, bytes(batch))
-            whole = parts.ended
-            if not whole:
-                raise CofuseError("the upload ended too early; send it again")
-        finally:
-            self.coming[stack.id] -= taken
-            parts.close(keep=whole)
-        if not parts.files:
-            raise CofuseError('no file was sent; send frames in the multipart field "file"')
-        return parts.files
+def _check_size(store: Store, stack: StackRecord, more: int = 0) -> None:
+    """Refuse frames that are larger than those of one stack may be."""
+    there, most = sum(frame.bytes for frame in stack.frames), store.config.max_upload
+    if there + store.coming[stack.id] + more > most + _ENVELOPE:
+        raise HTTPException(413, f"the frames of a stack may have {most} bytes (--max-upload)")
 
-    def _check_size(self, stack: StackRecord, more: int = 0) -> None:
-        """Refuse frames that are larger than those of one stack may be."""
-        there = sum(frame.bytes for frame in stack.frames) + self.coming[stack.id]
-        if there + more > self._config.max_upload + _ENVELOPE:
-            most = self._config.max_upload
-            raise TooLarge(f"the frames of a stack may have {most} bytes (--max-upload)")
 
-    def _check_room(self) -> None:
-        """Refuse uploads when the store or the disk is full."""
-        store, most = self._store, self._config.keep_size
-        if store.size > most:
-            store.clean_up()
-            if store.size > most:
-                raise TooLarge("the server keeps as much as it may (--keep-size); delete something")
-        self._check_disk()
-
-    def _check_disk(self) -> None:
-        if shutil.disk_usage(self._config.folder).free < _SPARE_DISK:
-            raise TooLarge("the disk is nearly full; delete something first")
+def _check_room(store: Store) -> None:
+    """Refuse uploads when the store or the disk is full."""
+    if store.size > store.config.keep_size:
+        store.clean_up()
+    if store.size > store.config.keep_size:
+        line = "the server keeps as much as it may (--keep-size); delete something"
+        raise HTTPException(413, line)
+    if shutil.disk_usage(store.config.folder).free < _SPARE_DISK:
+        raise HTTPException(413, "the disk is nearly full; delete something first")
 
 
 class _Parts:
     """Takes multipart apart and writes the parts called "file" to files of our own names."""
 
     def __init__(self, boundary: bytes, folder: Path, most: int) -> None:
-        self.files: list[Arrived] = []
+        #: Files by their place, with the client's names for them.
+        self.files: dict[Path, str] = {}
         self.ended = False
         self._folder, self._most = folder, most
         self._file: BinaryIO | None = None
-        self._field = self._value = self._disposition = b""
-        try:
-            self._parser = MultipartParser(
-                boundary,
-                {
-                    "on_header_field": self._header_field,
-                    "on_header_value": self._header_value,
-                    "on_header_end": self._header_end,
-                    "on_headers_finished": self._open,
-                    "on_part_data": self._write,
-                    "on_part_end": lambda: self.close(keep=True),
-                    "on_end": self._end,
-                },
-            )
-        except FormParserError as error:
-            raise CofuseError(f"the upload cannot be read ({error})") from error
+        self._header: defaultdict[str, bytes] = defaultdict(bytes)
+        self._disposition = b""
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_header_field": partial(self._read_header, "field"),
+                "on_header_value": partial(self._read_header, "value"),
+                "on_header_end": self._header_end,
+                "on_headers_finished": self._open,
+                "on_part_data": self._write,
+                "on_part_end": lambda: self.close(keep=True),
+                "on_end": self._end,
+            },
+        )
 
     def feed(self, data: bytes) -> None:
         """Take more of the body."""
@@ -128,25 +119,18 @@ class _Parts:
             self._file.close()
             self._file = None
         if not keep:
-            for file in self.files:
-                file.path.unlink(missing_ok=True)
+            for path in self.files:
+                path.unlink(missing_ok=True)
 
-    def _header_field(self, data: bytes, start: int, end: int) -> None:
-        self._field += data[start:end]
-        self._check_header()
-
-    def _header_value(self, data: bytes, start: int, end: int) -> None:
-        self._value += data[start:end]
-        self._check_header()
-
-    def _check_header(self) -> None:
-        if len(self._field) + len(self._value) > _LONGEST_HEADER:
+    def _read_header(self, part: str, data: bytes, start: int, end: int) -> None:
+        self._header[part] += data[start:end]
+        if sum(map(len, self._header.values())) > _LONGEST_HEADER:
             raise MultipartParseError("a part has a header that is too long")
 
     def _header_end(self) -> None:
-        if self._field.lower() == b"content-disposition":
-            self._disposition = self._value
-        self._field = self._value = b""
+        if self._header["field"].lower() == b"content-disposition":
+            self._disposition = self._header["value"]
+        self._header.clear()
 
     def _open(self) -> None:
         _, options = parse_options_header(self._disposition)
@@ -154,13 +138,13 @@ class _Parts:
         if options.get(b"name") != b"file" or b"filename" not in options:
             return
         if len(self.files) >= self._most:
-            raise TooLarge(f"a stack may have {self._most} frames (--max-frames)")
+            raise HTTPException(413, f"a stack may have {self._most} frames (--max-frames)")
         name = options[b"filename"].decode("utf-8", "replace")
         # Formats are known by content; only camera RAW needs the ending of its name.
         suffix = next((end for end in RAW_SUFFIXES if name.lower().endswith(end)), "")
         path = self._folder / f"{new_id()}{suffix}"
         self._file = path.open("xb")
-        self.files.append(Arrived(name, path))
+        self.files[path] = name
 
     def _write(self, data: bytes, start: int, end: int) -> None:
         if self._file is not None:

@@ -8,6 +8,7 @@ stop when it is asked to, is replaced.
 
 from __future__ import annotations
 
+import errno
 import math
 import multiprocessing
 import os
@@ -21,8 +22,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
-from cofuse.errors import CofuseError
-from cofuse.web.store import DISK_FULL, is_full
+from cofuse.errors import CofuseError, is_lack_of_memory
 
 #: Called with what a task reports on its way; in the process it raises if that is cancelled.
 Report = Callable[[dict[str, Any]], None]
@@ -31,6 +31,7 @@ _Value = TypeVar("_Value")
 #: A function of `cofuse.web.tasks`: takes its way to report, and options by keyword.
 Task = Callable[..., Answer]
 
+_DISK_FULL = "the disk is full; delete stacks or results, or make room on it"
 #: Seconds between two looks whether a task is to be cancelled.
 _LOOK_EVERY = 0.1
 
@@ -43,8 +44,8 @@ class Worker:
     """One process, started when it is first needed, and a thread that gives it one task at a time.
 
     ``niceness`` is that of Unix: how far the process gives way to others. A cancelled task has
-    ``stop_seconds`` to stop by itself before the process is ended. Without a task for
-    ``idle_seconds`` it ends itself.
+    ``stop_seconds`` to stop by itself before the process is ended, one of a worker that is closed
+    has none. Without a task for ``idle_seconds`` the process ends itself.
     """
 
     def __init__(
@@ -120,8 +121,8 @@ class Worker:
         try:
             pipe = self.start()
             pipe.send((task, options))
-            while time.monotonic() <= deadline:
-                if deadline == math.inf and self._is_cancelled():
+            while time.monotonic() <= deadline and not self.closing.is_set():
+                if deadline == math.inf and self.cancel.is_set():
                     deadline = time.monotonic() + self.stop_seconds
                     pipe.send("cancel")
                 if pipe.poll(_LOOK_EVERY):
@@ -132,17 +133,13 @@ class Worker:
                         raise content
                     report(content)
         except (EOFError, OSError) as error:  # the process is gone
-            if not self._is_cancelled():
-                self._stop()
+            if not (self.cancel.is_set() or self.closing.is_set()):
                 raise CofuseError(
                     "the process that did the work ended unexpectedly, perhaps for want of memory; "
                     "try fewer or smaller frames"
                 ) from error
         self._stop()
         raise Cancelled("the server is stopping")
-
-    def _is_cancelled(self) -> bool:
-        return self.cancel.is_set() or self.closing.is_set()
 
     def _stop(self) -> None:
         """End the process, whatever it is doing."""
@@ -178,23 +175,11 @@ def _serve(pipe: Connection, niceness: int, idle_seconds: float | None) -> None:
             task, options = message
             try:
                 answer: tuple[str, Any] = "done", task(report, **options)
+            except Cancelled as error:
+                answer = "failed", error
             except Exception as error:
-                answer = "failed", _in_one_line(error)
+                answer = "failed", CofuseError(in_one_line(error))
             pipe.send(answer)
-
-
-def _in_one_line(error: Exception) -> Exception:
-    """What to raise on the server's side for an error of a task."""
-    if isinstance(error, Cancelled):
-        return error
-    if is_full(error):
-        return CofuseError(DISK_FULL)
-    if isinstance(error, CofuseError):
-        return CofuseError(" ".join(str(error).split()))
-    if isinstance(error, MemoryError):
-        return CofuseError("there is not enough memory; make the frames smaller or fewer")
-    # A mistake of ours: the job fails, the server lives on.
-    return CofuseError(f"an unexpected error ({type(error).__name__}: {error}"[:300] + ")")
 
 
 def _end_with_server() -> None:
@@ -203,3 +188,23 @@ def _end_with_server() -> None:
     if parent is not None:
         parent.join()
     os._exit(1)
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, is a disk without room."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return full or (error is not None and is_full(error.__cause__))
+
+
+def in_one_line(error: BaseException) -> str:
+    """Say what went wrong, whatever it was."""
+    if is_full(error):
+        return _DISK_FULL
+    if isinstance(error, CofuseError):
+        return " ".join(str(error).split())
+    if is_lack_of_memory(error):
+        return "there is not enough memory; make the frames smaller or fewer"
+    if isinstance(error, OSError) and error.strerror:
+        return f"a file of the server cannot be used ({error.strerror})"
+    # A mistake of ours: the job fails, the server lives on.
+    return f"an unexpected error ({type(error).__name__}: {error}"[:300] + ")"
