@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from cofuse.images.pixels import (
-    MIXED_BANDS,
-    REACH,
-    WINDOWS,
-    blurred,
-    split,
-)
+from cofuse.images.pixels import MIXED_BANDS, REACH, WINDOWS, blurred, smoothed
 from cofuse.operators import load_operator
 from cofuse.sensor.bands import octaves_in_bands, octaves_in_filters, white_in_bands
 from cofuse.sensor.law import BANDS, SHARES
@@ -30,6 +24,12 @@ shapes = st.tuples(st.integers(1, 40), st.integers(1, 40)).flatmap(
 pictures = shapes.flatmap(
     lambda shape: hnp.arrays(np.float32, shape, elements=st.floats(0, 1, width=32))
 )
+
+
+def split(picture: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+    """The bands of a picture, which frames are mixed by: each what the next box takes away."""
+    steps = smoothed(picture)
+    return [*(finer - coarser for finer, coarser in pairwise(steps)), steps[-1]]
 
 
 def box_mean(picture: Array, side: int) -> Array:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cofuse.evaluation.simulation import sample_picture
 from cofuse.images import from_opponent
-from cofuse.images.pixels import MIXED_BANDS, REACH, split
+from cofuse.images.pixels import MIXED_BANDS, REACH
 from cofuse.images.tiles import tiles_of
 from cofuse.model import restoring
 from cofuse.model.restoring import NoiseLeft, halved, restore
@@ -21,6 +21,7 @@ from cofuse.model.runtime import load_networks
 from cofuse.model.tiling import RESTORED_HALO
 from cofuse.sensor.bands import octaves_in_bands
 from cofuse.sensor.law import BANDS, CLEAN_BELOW, NoiseLaw, NoiseModel
+from tests.test_images_bands import split
 
 Levels = NDArray[np.float32]
 

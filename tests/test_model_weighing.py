@@ -21,15 +21,17 @@ from cofuse.evaluation.simulation import sample_picture, simulate_stack
 from cofuse.fusion import AutoSettings, fuse
 from cofuse.fusion.mixing import MixingRun
 from cofuse.images import Stack
-from cofuse.images.pixels import MIXED_BANDS, split
+from cofuse.images.pixels import MIXED_BANDS
 from cofuse.images.tiles import Tile, tiles_of
 from cofuse.model.runtime import Networks, load_networks, model_folder
 from cofuse.model.tiling import HALO, LEAST_SHARE, tile_sides, working_bytes
 from cofuse.model.weighing import Glance, ModelWeigher, Told, noise_told
 from cofuse.progress import silent
 from cofuse.sensor.law import BANDS, NoiseLaw, NoiseModel
+from tests.test_images_bands import split
 
 Levels = NDArray[np.float32]
+
 
 NETWORKS = load_networks("auto")
 

@@ -13,7 +13,7 @@ import pytest
 
 from cofuse.errors import CofuseError
 from cofuse.evaluation.simulation import sample_picture
-from cofuse.images import Stack, pixels
+from cofuse.images import Stack
 from cofuse.images.pixels import MIXED_BANDS
 from cofuse.images.tiles import tiles_of
 from cofuse.model import weighing
@@ -30,6 +30,7 @@ import torch
 
 from cofuse.model.network import CONTEXT, TOLD, Networks
 from cofuse.model.saving import read_networks
+from tests.test_images_bands import split as split_by_program
 from training import course as courses
 from training.bands import (
     mixed,
@@ -118,7 +119,7 @@ def test_pictures_are_split_as_the_program_splits_them(size):
     ours = split(pictures)
     assert len(ours) == MIXED_BANDS
     for number in range(2):
-        theirs = pixels.split(pictures[number].permute(1, 2, 0).numpy().copy())
+        theirs = split_by_program(pictures[number].permute(1, 2, 0).numpy().copy())
         for one, other in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(one[number].permute(1, 2, 0), other, rtol=0, atol=1e-5)
 

@@ -49,7 +49,7 @@ def noise_inputs(levels: Tensor) -> Tensor:
 
 
 def split(pictures: Tensor) -> list[Tensor]:
-    """Split pictures (N, C, H, W) as `cofuse.images.pixels.split` does."""
+    """Split pictures (N, C, H, W) into bands, as those that frames are mixed by."""
     bands = []
     for side in WINDOWS:
         reach, smooth = side // 2, pictures

@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike
 from cofuse.arguments import check, check_number
 from cofuse.errors import CofuseError
 from cofuse.images.memory import default_ceiling, format_size, most_memory, used_memory
+from cofuse.model import tiling
 from cofuse.model.runtime import DEVICES, model_folder, resolve_device
 from cofuse.operators import AnalysisOperator, load_operator
 
@@ -229,8 +230,6 @@ def plan_fusion(work: Work, *, max_memory: int | None = None, begun: bool = Fals
     CofuseError
         Even with small tiles it would take more than ``max_memory``, or than there is.
     """
-    from cofuse.model import tiling
-
     least = least_memory(work)
     most = max_memory or least if begun else most_memory(max_memory)
     if least > most:
@@ -256,15 +255,12 @@ def plan_fusion(work: Work, *, max_memory: int | None = None, begun: bool = Fals
 
 def least_memory(work: Work) -> int:
     """Bytes that a fusion takes with small tiles."""
-    from cofuse.model import tiling
-
     return _peak(work, tiling.LEAST_SIDE)
 
 
 def _peak(work: Work, side: int) -> int:
     """Most bytes of the process at any stage, beside arrays of the caller's."""
     from cofuse.fusion import fast
-    from cofuse.model import tiling
 
     height, width = work.shape[:2]
     pixels, channels = height * width, math.prod(work.shape[2:])

@@ -9,7 +9,6 @@ shows where frames differ only coarsely.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -151,12 +150,6 @@ def blurred(picture: Levels, side: int) -> Levels:
     return np.asarray(
         cv2.blur(picture, (side, side), borderType=cv2.BORDER_REPLICATE), picture.dtype
     )
-
-
-def split(picture: Levels) -> list[Levels]:
-    """Split a picture, (h, w) or (h, w, channels), into `MIXED_BANDS` that add up to it."""
-    pictures = smoothed(picture)
-    return [*(finer - coarser for finer, coarser in pairwise(pictures)), pictures[-1]]
 
 
 def smoothed(picture: Levels) -> list[Levels]:

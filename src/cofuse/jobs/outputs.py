@@ -102,7 +102,11 @@ def outputs_of(frames: Frames) -> list[Output]:
             index_dtype(len(stack)),
             lambda o: index_picture(o.fusion.source_map, len(o.stack)),
         ),
-        (index and preview_path(index), np.uint8, _source_colours),
+        (
+            index and preview_path(index),
+            np.uint8,
+            lambda o: depth_preview(o.fusion.source_map, len(o.stack)),
+        ),
         (depth_map, np.uint16, lambda made: depth_picture(made.depth)),
         (
             depth_map and preview_path(depth_map),
@@ -221,11 +225,6 @@ def _writer(frames: Frames, stack: Stack, alphas: Stack | None) -> Callable[...,
     quality, depth = frames.request.writing.quality, frames.request.writing.depth
     opaque = None if alphas is None else alphas.white
     return partial(write_image, quality=quality, depth=depth, white=stack.white, opaque=opaque)
-
-
-def _source_colours(outcome: Any) -> Pixels:
-    """Colour every pixel by the frame it came from, as if that were its depth."""
-    return depth_preview(outcome.fusion.source_map, len(outcome.stack))
 
 
 def _points(outcome: Outcome) -> Iterator[bytes]:

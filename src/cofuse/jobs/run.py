@@ -22,12 +22,7 @@ from cofuse.images.memory import format_size
 from cofuse.images.pixels import white_of_type
 from cofuse.jobs import outputs
 from cofuse.jobs.frames import Frames, prepare_frames, read_frames, stack_in_words, timed
-from cofuse.jobs.options import (
-    Request,
-    check_options,
-    noise_of,
-    request_of,
-)
+from cofuse.jobs.options import Request, check_options, noise_of, request_of
 from cofuse.progress import Preview, Progress, ProgressCallback, shortage_told, silent
 from cofuse.sensor import NoiseLaw, estimate_noise
 

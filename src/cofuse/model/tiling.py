@@ -7,7 +7,6 @@ between two networks may be without leaving the processor's cache.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 
@@ -83,49 +82,38 @@ def block_side(frames: int) -> int:
     return _BLOCKS[frames > _MANY_FRAMES]
 
 
-#: Rows and columns of a block, counted from those around its tile.
-Block = tuple[slice, slice]
-
-
-def seen_lengths(tile: Tile, shape: tuple[int, int]) -> list[int]:
-    """Rows and columns that networks see of a tile: mirrored beyond the end of the picture.
+def seen_of(tile: Tile, shape: tuple[int, int]) -> Tile:
+    """What networks see of a tile, counted from its halo: mirrored beyond the end of the picture.
 
     Up to a multiple and two more: grey there, though networks count from grey, would be an edge
     stronger than any detail; of small pictures, a row more would change by much what is seen
     beyond the last one.
     """
-    return [
-        length + (2 * MULTIPLE + -length % MULTIPLE if around.stop == whole else 0)
+    rows, columns = (
+        slice(0, length + (2 * MULTIPLE + -length % MULTIPLE if around.stop == whole else 0))
         for around, whole in zip(tile.around, shape, strict=True)
         for length in [around.stop - around.start]
-    ]
-
-
-def blocks_of(lengths: Sequence[int], side: int) -> Iterable[Block]:
-    """Cut what is seen of a tile into blocks of ``side`` pixels."""
-    spans = (
-        [slice(start, min(start + side, length)) for start in range(0, length, side)]
-        for length in lengths
     )
-    return itertools.product(*spans)
+    return Tile(rows, columns, rows, columns)
 
 
-def smaller(block: Block, factor: int) -> Block:
-    """Rows and columns of a block where the picture is smaller by a factor."""
-    rows, columns = (slice(part.start // factor, part.stop // factor) for part in block)
+def smaller(where: tuple[slice, slice], factor: int) -> tuple[slice, slice]:
+    """Rows and columns where the picture is smaller by a factor."""
+    rows, columns = (slice(part.start // factor, part.stop // factor) for part in where)
     return rows, columns
 
 
-def assembled(blocks: Iterable[tuple[Block, list[Planes]]], lengths: Sequence[int]) -> list[Planes]:
+def assembled(seen: Tile, blocks: Sequence[Tile], made: Iterable[list[Planes]]) -> list[Planes]:
     """Put planes together that were made block by block."""
     whole: list[Planes] = []
-    for block, made in blocks:
-        factors = [(block[0].stop - block[0].start) // planes.shape[2] for planes in made]
+    for block, parts in zip(blocks, made, strict=True):
+        factors = [(block.rows.stop - block.rows.start) // planes.shape[2] for planes in parts]
         if not whole:
+            sizes = ([side.stop // factor for side in seen.here] for factor in factors)
             whole = [
-                np.empty((1, planes.shape[1], *(n // factor for n in lengths)), planes.dtype)
-                for planes, factor in zip(made, factors, strict=True)
+                np.empty((1, planes.shape[1], *size), planes.dtype)
+                for planes, size in zip(parts, sizes, strict=True)
             ]
-        for own, planes, factor in zip(whole, made, factors, strict=True):
-            own[..., *smaller(block, factor)] = planes
+        for own, planes, factor in zip(whole, parts, factors, strict=True):
+            own[..., *smaller(block.here, factor)] = planes
     return whole

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from cofuse.images import Levels, Stack
 from cofuse.images.pixels import MIXED_BANDS, REACH, blurred
@@ -27,16 +26,7 @@ from cofuse.images.tiles import (
     relative,
 )
 from cofuse.model.runtime import Networks, Planes
-from cofuse.model.tiling import (
-    HALO,
-    LEAST_SHARE,
-    Block,
-    assembled,
-    block_side,
-    blocks_of,
-    seen_lengths,
-    smaller,
-)
+from cofuse.model.tiling import HALO, LEAST_SHARE, assembled, block_side, seen_of, smaller
 from cofuse.sensor import NoiseLaw
 from cofuse.sensor.bands import octaves_in_bands
 
@@ -98,9 +88,10 @@ class ModelWeigher:
         run, numbers = self.networks, range(len(stack))
         ahead = partial(map_ahead, pixels=tile.pixels)
         shape = stack.height, stack.width
-        lengths = seen_lengths(tile, shape)
-        blocks = list(blocks_of(lengths, block_side(len(stack))))
-        related = assembled(ahead(partial(self._related, stack, tile, lengths), blocks), lengths)
+        seen = seen_of(tile, shape)
+        ends = seen.rows.stop, seen.columns.stop
+        blocks = list(parts_of(seen, block_side(len(stack)), ends, _FILTERED_AROUND))
+        related = assembled(seen, blocks, ahead(partial(self._related, stack, tile), blocks))
 
         def featured(number: int) -> list[Planes]:
             # What was seen of a frame is dropped as its features take the place.
@@ -108,7 +99,7 @@ class ModelWeigher:
             return run("look", own)
 
         features = list(ahead(featured, numbers))
-        shared = assembled(ahead(partial(self._shared, features), blocks), lengths)
+        shared = assembled(seen, blocks, ahead(partial(self._shared, features), blocks))
 
         def scored(number: int) -> list[Planes]:
             own, features[number] = features[number], []
@@ -118,45 +109,36 @@ class ModelWeigher:
         shares = _shares(np.concatenate(scores))
         return Glance(run, tile, shape, scores, contexts, shares, self.part)
 
-    def _related(
-        self, stack: Stack, tile: Tile, lengths: Sequence[int], block: Block
-    ) -> tuple[Block, list[Planes]]:
+    def _related(self, stack: Stack, tile: Tile, block: Tile) -> list[Planes]:
         """Filter a block of a tile in all frames, and relate what is filtered of each to all.
 
         A block is so small that what lies between the networks does not leave the cache.
         """
-        run = self.networks
-        rows, columns = (
-            slice(max(0, part.start - _FILTERED_AROUND), min(length, part.stop + _FILTERED_AROUND))
-            for part, length in zip(block, lengths, strict=True)
-        )
-        within = smaller(relative(block, (rows, columns)), _COARSE)
+        run, within = self.networks, smaller(block.within, _COARSE)
 
         def filtered(number: int) -> list[Planes]:
-            seen = _mirrored_light(stack, number, tile, (rows, columns))[None, None]
+            seen = _mirrored_light(stack, number, tile, block)[None, None]
             return [np.ascontiguousarray(planes[..., *within]) for planes in run("filter", seen)]
 
         owns, ((mean, largest), (mean_light, _)) = _with_pools(map(filtered, range(len(stack))))
         floor = np.array([[self.told.floor]], np.float32)
         beside = largest, *run("compare", mean, largest, mean_light, floor)
         levels = self.told.levels[:, None]
-        return block, [
+        return [
             run("relate", *own, *beside, level)[0] for own, level in zip(owns, levels, strict=True)
         ]
 
-    def _shared(
-        self, features: Sequence[Sequence[Planes]], block: Block
-    ) -> tuple[Block, list[Planes]]:
+    def _shared(self, features: Sequence[Sequence[Planes]], block: Tile) -> list[Planes]:
         """What the features of all frames have in common in a block."""
         of_block = (
             [
-                np.ascontiguousarray(planes[..., *smaller(block, _COARSE << size)])
+                np.ascontiguousarray(planes[..., *smaller(block.here, _COARSE << size)])
                 for size, planes in enumerate(own)
             ]
             for own in features
         )
         _, pools = _with_pools(of_block)
-        return block, self.networks("share", *(np.concatenate(pair, axis=1) for pair in pools))
+        return self.networks("share", *(np.concatenate(pair, axis=1) for pair in pools))
 
 
 def light(levels: Levels) -> Levels:
@@ -167,21 +149,18 @@ def light(levels: Levels) -> Levels:
     return np.asarray(cv2.transform(total, np.array([[1 / 765, -0.5]], np.float32)), np.float32)
 
 
-def _mirrored_light(stack: Stack, number: int, tile: Tile, where: Block) -> NDArray[np.float32]:
-    """Luminance of a frame at rows and columns counted from those around a tile."""
+def _mirrored_light(stack: Stack, number: int, tile: Tile, block: Tile) -> Levels:
+    """Luminance of a frame around a block of what is seen of a tile."""
     places = []
-    for part, around in zip(where, tile.around, strict=True):
+    for part, around in zip(block.around, tile.around, strict=True):
         length = around.stop - around.start
         place = np.arange(part.start, part.stop) % (2 * length)  # it may be mirrored again
         places.append(around.start + np.minimum(place, 2 * length - 1 - place))
-    firsts = [int(place.min()) for place in places]
-    rows, columns = (
-        slice(first, int(place.max()) + 1) for first, place in zip(firsts, places, strict=True)
-    )
+    rows, columns = (slice(int(place.min()), int(place.max()) + 1) for place in places)
     seen = light(stack.part_levels(number, (rows, columns)))
     if all(place[-1] - place[0] == len(place) - 1 for place in places):
         return seen  # nothing is mirrored
-    return seen[np.ix_(*(place - first for place, first in zip(places, firsts, strict=True)))]
+    return seen[np.ix_(*(place - place.min() for place in places))]
 
 
 def _with_pools(
