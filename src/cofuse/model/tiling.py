@@ -20,7 +20,7 @@ from cofuse.model.runtime import Planes
 #: to other steps now and then, and tiles would not be equal to the whole.
 HALO = 112
 #: A frame does not matter where its coarse weight is below this share of the largest one.
-LEAST_SHARE = 0.06
+LEAST_SHARE = 0.03
 #: Sides in pixels of the blocks of a tile; the smaller one is for more frames than so many.
 _BLOCKS, _MANY_FRAMES = (256, 128), 32
 #: Sides of tiles in pixels. Halos of large ones cost least, but the features of all frames of a
