@@ -85,7 +85,9 @@ def learn_dictionary(
             break
     history = {"rms_error": tuple(errors), "replaced": tuple(replaced)}
     converged = not reason.startswith("did all")
-    return dictionary, SolverTrace("K-SVD", len(errors), converged, reason, history)
+    return dictionary, SolverTrace(
+        solver="K-SVD", iterations=len(errors), converged=converged, reason=reason, history=history
+    )
 
 
 def dense_codes(signals: Array, dictionary: Array, **limits: Any) -> Floats:

@@ -83,7 +83,7 @@ def true_law(kind: str, noisy: Sequence[Array], truths: Sequence[Array]) -> Nois
         variance /= 0.3 + 0.7 * np.mean(truths) / 128
         model = NoiseModel(float(np.sqrt(0.3 * variance)), float(0.7 * variance / 128))
     levels = np.stack([true_levels(a, b, model)[1] for a, b in pairs])
-    return NoiseLaw(model, levels, np.zeros_like(levels))
+    return NoiseLaw(model=model, levels=levels, errors=np.zeros_like(levels))
 
 
 def restored(

@@ -84,7 +84,9 @@ def test_deep_frames_are_told_in_counts_too(place, capsys):
 def law_of(levels: Any, *, model: NoiseModel | None = None, **facts: Any) -> NoiseLaw:
     array = np.asarray(levels, np.float64)[..., None] * np.ones(BANDS)
     errors = np.full(array.shape, 0.02)
-    return NoiseLaw(model or NoiseModel(5.0), array, errors, estimated=True, **facts)
+    return NoiseLaw(
+        model=model or NoiseModel(5.0), levels=array, errors=errors, estimated=True, **facts
+    )
 
 
 STACK = cofuse.Stack.from_arrays(noisy_frames(), names=["a", "b", "c"])

@@ -158,7 +158,7 @@ def test_noise_that_is_known_does_not_count_as_activity() -> None:
     frames = [(frame / 255).astype(np.float32) for frame in (noisy, detail)]
     levels = np.zeros((2, 1, BANDS))
     levels[0] = 15.0
-    law = NoiseLaw(NoiseModel(15.0), levels, np.zeros_like(levels))
+    law = NoiseLaw(model=NoiseModel(15.0), levels=levels, errors=np.zeros_like(levels))
     operator, stack = load_operator("separable-7"), Stack.from_arrays(frames)
     seen = ActivityWeigher(operator, 11, law).look(stack, whole((96, 96)))
     assert (seen.choice.index == 1).mean() > 0.99

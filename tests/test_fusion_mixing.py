@@ -161,7 +161,7 @@ def test_a_frame_whose_weight_is_1_everywhere_is_returned_as_it_is(
     frames = (rng.random(shape) * largest).astype(dtype)
     levels = np.zeros((3, 3 if colour else 1, BANDS))
     levels[1] = 5.0
-    law = NoiseLaw(NoiseModel(5.0), levels, np.zeros_like(levels))
+    law = NoiseLaw(model=NoiseModel(5.0), levels=levels, errors=np.zeros_like(levels))
     result = fused_in_tiles(list(frames), law, denoise=0.0, networks=trusting)
     if dtype is np.float32:
         np.testing.assert_allclose(result.image, frames[1], rtol=0, atol=1e-6)
@@ -279,7 +279,10 @@ def test_a_sharp_frame_without_noise_among_others_is_left_as_it_is(colour: bool)
     soft = np.clip(cv2.GaussianBlur(sharp, (0, 0), 3.0) + noise, 0, 255).astype(np.uint8)
     levels = np.zeros((2, 3 if colour else 1, BANDS))
     levels[1] = 12.0
-    result = fuse([sharp, soft], noise=NoiseLaw(NoiseModel(12.0), levels, np.zeros_like(levels)))
+    result = fuse(
+        [sharp, soft],
+        noise=NoiseLaw(model=NoiseModel(12.0), levels=levels, errors=np.zeros_like(levels)),
+    )
     alone = (result.source_map == 0) & (result.confidence == 1)
     apart = np.abs(result.image.astype(int) - sharp)
     # Where no weight was seen for the other frame, in detail at least.

@@ -33,7 +33,9 @@ SIGMAS = st.floats(0.1, 60)
 def law_of(levels: Any, model: NoiseModel | None = None) -> NoiseLaw:
     """Make a law of grey frames from levels (frames, octaves)."""
     given_levels = np.array(levels, np.float64)[:, None]
-    return NoiseLaw(model or NoiseModel(1.0), given_levels, np.zeros_like(given_levels))
+    return NoiseLaw(
+        model=model or NoiseModel(1.0), levels=given_levels, errors=np.zeros_like(given_levels)
+    )
 
 
 def white_frames(*sigmas: float) -> NoiseLaw:
@@ -51,7 +53,7 @@ def everywhere(weights: Any, shape: tuple[int, int] = (3, 5)) -> Levels:
 def grown(model: NoiseModel, frames: int = 1, colour: bool = False) -> NoiseLaw:
     """Noise of the model's own level in all frames."""
     levels = np.full((frames, 3 if colour else 1, BANDS), model.stabilised_sigma)
-    return NoiseLaw(model, levels, np.zeros_like(levels))
+    return NoiseLaw(model=model, levels=levels, errors=np.zeros_like(levels))
 
 
 def crop(height: int, width: int, *, colour: bool) -> Levels:
@@ -82,7 +84,7 @@ def test_noise_of_planes_is_told_as_that_of_luminance_and_of_colours() -> None:
     own = np.array([3.0, 5.0, 9.0])  # of luminance and two planes of colour, each white
     planes = own * rng.standard_normal((400, 400, 3))
     levels = np.repeat(own[None, :, None], BANDS, axis=2)
-    noise = NoiseLeft(NoiseLaw(NoiseModel(5.0), levels, np.zeros_like(levels)))
+    noise = NoiseLeft(NoiseLaw(model=NoiseModel(5.0), levels=levels, errors=np.zeros_like(levels)))
     picture = from_opponent(planes.astype(np.float32))
     grey = picture.mean(axis=-1, keepdims=True)
     luminance, colours = 255 * noise.typical

@@ -375,7 +375,9 @@ def test_noise_that_grows_is_told_at_mid_grey_with_its_part_in_black() -> None:
     model = NoiseModel(3.0, 0.4)
     levels = np.full((2, 1, BANDS), model.stabilised_sigma)
     levels[1] *= 2
-    (first, second), floor = noise_told(NoiseLaw(model, levels, np.zeros_like(levels)))
+    (first, second), floor = noise_told(
+        NoiseLaw(model=model, levels=levels, errors=np.zeros_like(levels))
+    )
     # The variance is 3² + 0.4 I, of which 9 are there in black.
     variance = 9 + 0.4 * 127.5
     assert first[0] == pytest.approx(math.sqrt(variance) / 255)
@@ -386,7 +388,9 @@ def test_noise_that_grows_is_told_at_mid_grey_with_its_part_in_black() -> None:
 def test_fine_and_coarse_noise_are_told_apart() -> None:
     levels = np.zeros((2, 1, BANDS))
     levels[0, 0, 0], levels[1, 0, -1] = 10.0, 10.0
-    fine, coarse = noise_told(NoiseLaw(NoiseModel(10.0), levels, np.zeros_like(levels))).levels
+    fine, coarse = noise_told(
+        NoiseLaw(model=NoiseModel(10.0), levels=levels, errors=np.zeros_like(levels))
+    ).levels
     assert fine[0] > 10 * fine[1] and coarse[1] > 10 * coarse[0]
 
 

@@ -49,7 +49,7 @@ def unit_mean_free(rows: Array) -> Array:
 
 def random_full(n: int, h: int, seed: int = 0) -> AnalysisOperator:
     rows = unit_mean_free(np.random.default_rng(seed).normal(size=(h, n * n)))
-    return AnalysisOperator(rows, "random", PROVENANCE)
+    return AnalysisOperator(rows, name="random", provenance=PROVENANCE)
 
 
 def random_factor(n: int, h: int, seed: int) -> Array:

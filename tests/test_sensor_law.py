@@ -25,12 +25,12 @@ numbers = st.floats(0, 1e6)
 def laws(draw: st.DrawFn) -> NoiseLaw:
     shape = draw(st.integers(1, 4)), draw(st.sampled_from([1, 3])), BANDS
     return NoiseLaw(
-        NoiseModel(draw(numbers), draw(numbers)),
-        draw(arrays(np.float64, shape, elements=numbers)),
-        draw(arrays(np.float64, shape, elements=numbers)),
-        draw(arrays(np.float64, (draw(st.integers(0, 5)), 3), elements=numbers)),
-        draw(numbers),
-        draw(st.booleans()),
+        model=NoiseModel(draw(numbers), draw(numbers)),
+        levels=draw(arrays(np.float64, shape, elements=numbers)),
+        errors=draw(arrays(np.float64, shape, elements=numbers)),
+        brightness=draw(arrays(np.float64, (draw(st.integers(0, 5)), 3), elements=numbers)),
+        blocks=draw(numbers),
+        estimated=draw(st.booleans()),
     )
 
 
@@ -70,7 +70,7 @@ def test_a_band_counts_by_the_frequencies_it_holds() -> None:
     for band, share in enumerate((3 / 4, 3 / 16, 3 / 64, 3 / 256, 1 / 256)):
         levels[:] = 0
         levels[..., band] = 8.0
-        law = NoiseLaw(NoiseModel(0.0), levels.copy(), np.zeros_like(levels))
+        law = NoiseLaw(model=NoiseModel(0.0), levels=levels.copy(), errors=np.zeros_like(levels))
         assert law.overall == pytest.approx(8.0 * share**0.5)
 
 
@@ -181,7 +181,7 @@ def test_little_noise_is_left_if_found_and_taken_out_if_given() -> None:
 def test_frames_that_are_left_out_take_their_noise_with_them() -> None:
     first, second, third = small_stack(colour=False)
     levels = np.array([4.0, 8.0, 100.0, 12.0])[:, None, None] * np.ones((4, 1, BANDS))
-    law = NoiseLaw(NoiseModel(8.0), levels, np.zeros_like(levels))
+    law = NoiseLaw(model=NoiseModel(8.0), levels=levels, errors=np.zeros_like(levels))
     result = cofuse.fuse([first, second, first, third], noise=law)
     expected = cofuse.fuse([first, second, third], noise=law.only([0, 1, 3]))
     np.testing.assert_array_equal(result.image, expected.image)
@@ -190,7 +190,9 @@ def test_frames_that_are_left_out_take_their_noise_with_them() -> None:
 
 def test_a_law_of_another_stack_lends_its_typical_frame() -> None:
     levels = np.array([4.0, 8.0, 100.0])[:, None, None] * np.ones((3, 1, BANDS))
-    law = NoiseLaw(NoiseModel(8.0), levels, np.zeros_like(levels), estimated=True)
+    law = NoiseLaw(
+        model=NoiseModel(8.0), levels=levels, errors=np.zeros_like(levels), estimated=True
+    )
     fitted = law.for_stack(2, colour=False)
     assert fitted.by_frame.tolist() == [[8.0], [8.0]] and fitted.estimated
     assert law.for_stack(3, colour=False) is law

@@ -141,7 +141,7 @@ def law_of(count: int, colour: bool) -> tuple[NoiseLaw, torch.Tensor, float]:
     rng = np.random.default_rng(6)
     model = NoiseModel(2.0, 0.2)
     levels = model.stabilised_sigma * rng.uniform(0.3, 3.0, (count, 3 if colour else 1, BANDS))
-    law = NoiseLaw(model, levels, np.zeros_like(levels))
+    law = NoiseLaw(model=model, levels=levels, errors=np.zeros_like(levels))
     at_mid_grey = levels * float(model.sigma_at(127.5)) / model.stabilised_sigma / 255
     grey = at_mid_grey[:, 0] / (math.sqrt(3) if colour else 1)
     told = torch.tensor(grey, dtype=torch.float32)[None]

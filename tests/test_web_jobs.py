@@ -210,7 +210,12 @@ def test_preview_grows_before_the_end(tmp_path):
 
 def coarse_law(count):
     levels = np.array([6.0, 12.0, 12.0, 12.0, 12.0]) * np.ones((count, 3, 1))
-    return NoiseLaw(NoiseModel(3.0, 0.5), levels, 0.01 * np.ones_like(levels), estimated=True)
+    return NoiseLaw(
+        model=NoiseModel(3.0, 0.5),
+        levels=levels,
+        errors=0.01 * np.ones_like(levels),
+        estimated=True,
+    )
 
 
 def test_the_page_is_told_what_is_remarkable_about_the_noise(tmp_path, monkeypatch):

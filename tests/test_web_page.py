@@ -235,7 +235,7 @@ def test_two_jobs_at_once_both_end_and_stay_in_the_list(
     # From one result to the other, and it is the other that is shown.
     one.click(f"#strip [href='#job={jobs[1]}']")
     assert wait_for_result(one) == jobs[1]
-    assert "auto" in one.locator("#facts").inner_text()
+    one.wait_for_selector("#facts:has-text('auto')")
 
 
 def test_a_job_that_fails_says_why(open_page: Any, frames: Path) -> None:

@@ -266,7 +266,7 @@ def test_every_frame_is_restored_by_its_own_noise():
     rng = np.random.default_rng(0)
     noisy = [np.clip(128 + rng.normal(0, s, (40, 40)), 0, 255).astype(np.uint8) for s in (4, 20)]
     levels = np.array([4.0, 20.0])[:, None, None] * np.ones((2, 1, BANDS))
-    law = NoiseLaw(NoiseModel(9.0), levels, np.zeros_like(levels))
+    law = NoiseLaw(model=NoiseModel(9.0), levels=levels, errors=np.zeros_like(levels))
     stack = Stack.from_arrays(noisy)
     for index, frame in enumerate(noisy):
         part = restored_reader(stack, law, index, "fast")(slice(0, 40), slice(0, 40))

@@ -53,7 +53,7 @@ def shortage_told(progress: ProgressCallback) -> Iterator[ProgressCallback]:
         ) from error
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SolverTrace:
     """What an iterative solver did, and in words why it stopped.
 

@@ -41,7 +41,7 @@ Floats = NDArray[np.float64]
 _Pile = dict[float, Floats]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Simulation:
     """A simulated focus stack and everything that is known about it.
 
@@ -240,7 +240,14 @@ def _photograph(
         frames.append(target.from_levels((_expose(pile, plane, radius) + noise).astype(np.float32)))
     truth = target.from_levels(sharp.astype(np.float32))
     chosen = _nearest(focus, depth).astype(np.uint8)
-    return Simulation(tuple(frames), truth, chosen, depth, tuple(focus.tolist()), float(sigma))
+    return Simulation(
+        frames=tuple(frames),
+        truth=truth,
+        source_map=chosen,
+        depth=depth,
+        focus=tuple(focus.tolist()),
+        sigma=float(sigma),
+    )
 
 
 def _expose(pile: _Pile, plane: float, max_radius: float) -> Floats:

@@ -178,7 +178,8 @@ class Directories:
         for tag, value in sorted(fields.items()):
             cell = value.data
             if len(cell) > self._word.size:
-                there = self._stands(value)
+                self._file.seek(value.at)  # it may stand there already, as it was read
+                there = self._file.read(len(value.data)) == value.data
                 cell = self._word.pack(value.at if there else _even(end) + len(values))
                 values += b"" if there else value.data.ljust(_even(len(value.data)), b"\0")
             count = len(value.data) // _SIZES[value.kind]
@@ -188,11 +189,6 @@ class Directories:
         self._file.write(bytes(at - self._size) + table + values)
         self._size = self._file.tell()
         return Field(LONG if self._word.size == 4 else LONG8, self._word.pack(at))
-
-    def _stands(self, value: Field) -> bool:
-        """Whether a value stands in the file already, at the offset where it was read."""
-        self._file.seek(value.at)
-        return self._file.read(len(value.data)) == value.data
 
     def begin_with(self, link: Field) -> None:
         """Make the directory that a link points to the first one."""

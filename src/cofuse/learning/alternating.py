@@ -86,7 +86,7 @@ class LearningSettings:
         return pixels - (round(3 * pixels / 7) if dimension is None else dimension)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LearnedOperator:
     """An operator and the course of its learning, one value a round in the trace's history."""
 
@@ -155,15 +155,15 @@ def learn_operator(
         history.append(measured)
         progress(Progress("learning", done, settings.rounds))
     trace = SolverTrace(
-        f"alternating {'factor' if separable else 'row'} updates",
-        settings.rounds,
-        redrawn == 0,
-        f"{settings.rounds} rounds done, {redrawn} rows redrawn in the last",
-        {name: tuple(row[name] for row in history) for name in history[0]},
+        solver=f"alternating {'factor' if separable else 'row'} updates",
+        iterations=settings.rounds,
+        converged=redrawn == 0,
+        reason=f"{settings.rounds} rounds done, {redrawn} rows redrawn in the last",
+        history={name: tuple(row[name] for row in history) for name in history[0]},
     )
     kind = "separable" if separable else "full"
     made = {**(provenance or {}), "kind": kind, "settings": asdict(settings)}
-    return LearnedOperator(replace(operator, name=name, provenance=made), trace)
+    return LearnedOperator(operator=replace(operator, name=name, provenance=made), trace=trace)
 
 
 def _of_rows(

@@ -45,12 +45,9 @@ RESTORED_HALO, RESTORED_SIDE, _RESTORED_BYTES = 96, 1088, 250
 
 def tile_sides(frames: int) -> list[int]:
     """Sides of tiles in pixels that suit a number of frames, the best one first."""
-    most = max(_FEATURE_BYTES, _feature_bytes(frames, _FAIR_SIDE))
-    return [side for side in _SIDES if _feature_bytes(frames, side) <= most]
-
-
-def _feature_bytes(frames: int, side: int) -> float:
-    return frames * _TILE_BYTES * (side + 2 * HALO) ** 2
+    needed = {side: frames * _TILE_BYTES * (side + 2 * HALO) ** 2 for side in _SIDES}
+    most = max(_FEATURE_BYTES, needed[_FAIR_SIDE])
+    return [side for side, needs in needed.items() if needs <= most]
 
 
 def part_side(side: int) -> int:
@@ -73,8 +70,7 @@ def working_bytes(shape: tuple[int, int], frames: int, side: int) -> int:
 
 def restoring_bytes(shape: tuple[int, int]) -> int:
     """Bytes that restoring a tile takes."""
-    seen = (min(RESTORED_SIDE + 2 * RESTORED_HALO, length) for length in shape)
-    return _RESTORED_BYTES * math.prod(seen)
+    return _RESTORED_BYTES * math.prod(min(RESTORED_SIDE + 2 * RESTORED_HALO, n) for n in shape)
 
 
 def block_side(frames: int) -> int:
@@ -109,10 +105,9 @@ def assembled(seen: Tile, blocks: Sequence[Tile], made: Iterable[list[Planes]]) 
     for block, parts in zip(blocks, made, strict=True):
         factors = [(block.rows.stop - block.rows.start) // planes.shape[2] for planes in parts]
         if not whole:
-            sizes = ([side.stop // factor for side in seen.here] for factor in factors)
             whole = [
-                np.empty((1, planes.shape[1], *size), planes.dtype)
-                for planes, size in zip(parts, sizes, strict=True)
+                np.empty((1, own.shape[1], *(side.stop // n for side in seen.here)), own.dtype)
+                for own, n in zip(parts, factors, strict=True)
             ]
         for own, planes, factor in zip(whole, parts, factors, strict=True):
             own[..., *smaller(block.here, factor)] = planes

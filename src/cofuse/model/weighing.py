@@ -174,8 +174,7 @@ def _with_pools(
         every.append(planes)
         if not sums:
             # Whole numbers of steps add up exactly in single precision too.
-            kinds = [np.float32 if own.dtype == np.uint8 else np.float64 for own in planes]
-            sums = [np.zeros(own.shape, kind) for own, kind in zip(planes, kinds, strict=True)]
+            sums = [np.zeros(own.shape, "f4" if own.dtype == np.uint8 else "f8") for own in planes]
             largest = [own.copy() for own in planes]
         for total, most, own in zip(sums, largest, planes, strict=True):
             rows = own.reshape(own.shape[1], -1)
@@ -273,11 +272,8 @@ class Glance:
                 cv2.accumulateProduct(share, np.abs(detail[there]), sums[1][there])
         mixture, strength = sums.astype(np.float32)
         strength = blurred(strength, 9)
-        boxes = {}
-        for number, share in shares.items():
-            box = box_of(part, share[part.within] > 0, _NEAR, _COARSE)
-            if box is not None:
-                boxes[number] = box
+        having = ((n, share[part.within] > 0) for n, share in shares.items())
+        boxes = {n: box for n, has in having if (box := box_of(part, has, _NEAR, _COARSE))}
         size = tuple(here.stop - here.start for here in part.here)
         scores = np.full((len(lights), MIXED_BANDS, *size), -np.inf, np.float32)
         for scored, number in zip(scores, lights, strict=True):

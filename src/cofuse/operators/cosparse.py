@@ -126,11 +126,11 @@ def cosparse_code(
     else:
         reason = f"primal and dual residuals of every patch are below {tolerance:g}"
     trace = SolverTrace(
-        f"ADMM, {x_step} x-step",
-        iteration,
-        not active.size,
-        reason,
-        {name: tuple(values) for name, values in history.items()},
+        solver=f"ADMM, {x_step} x-step",
+        iterations=iteration,
+        converged=not active.size,
+        reason=reason,
+        history={name: tuple(values) for name, values in history.items()},
     )
     return CosparseCode(done_x, done_v, -mu * done_d, trace)
 

@@ -15,7 +15,7 @@ import itertools
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,7 @@ class AnalysisOperator:
     """
 
     rows: NDArray[np.float64]
+    _: KW_ONLY
     name: str = "unnamed"
     provenance: Mapping[str, Any] = field(default_factory=dict)
     factors: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
@@ -89,7 +90,7 @@ class AnalysisOperator:
         if left.shape[1] != right.shape[1]:
             raise CofuseError(f"operator {name}: factors for patches of unequal sides")
         rows: NDArray[np.float64] = np.asarray(np.kron(left, right)[1:], np.float64)
-        return cls(rows, name, dict(provenance or {}), (left, right))
+        return cls(rows, name=name, provenance=dict(provenance or {}), factors=(left, right))
 
     @property
     def patch_size(self) -> int:
@@ -222,7 +223,7 @@ def _built_in(kind: str, n: int) -> AnalysisOperator:
     if kind == "differences":
         step = (np.eye(n, k=1) - np.eye(n))[:-1] / np.sqrt(2.0)
         rows = np.concatenate([np.kron(np.eye(n), step), np.kron(step, np.eye(n))])
-        return AnalysisOperator(rows, f"{kind}-{n}")
+        return AnalysisOperator(rows, name=f"{kind}-{n}")
     count = n if kind == "dct" else n + 1
     waves = np.cos(np.pi / count * np.outer(np.arange(count), np.arange(n) + 0.5))
     # Frequencies that do not fit the patch have a mean.
@@ -274,7 +275,7 @@ def read_operator(path: Path) -> AnalysisOperator:
     if types == {"f"} and set(arrays) == {"left", "right"}:
         return AnalysisOperator.from_factors(**arrays, name=name, provenance=provenance)
     if types == {"f"} and set(arrays) == {"rows"}:
-        return AnalysisOperator(arrays["rows"], name, provenance)
+        return AnalysisOperator(arrays["rows"], name=name, provenance=provenance)
     raise CofuseError(
         f"{path} holds {sorted(arrays)}; expected floats, as rows or as left and right"
     )

@@ -70,7 +70,11 @@ def reconstruct(
         else f"the iteration limit came first; the distance is at most {error:.3g} grey levels"
     )
     trace = SolverTrace(
-        "accelerated dual ascent", iteration, converged, reason, {"error": tuple(errors)}
+        solver="accelerated dual ascent",
+        iterations=iteration,
+        converged=converged,
+        reason=reason,
+        history={"error": tuple(errors)},
     )
     return estimate - spread, trace
 

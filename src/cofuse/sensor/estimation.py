@@ -86,7 +86,14 @@ def estimate_noise(
         model = NoiseModel(shape.floor * total, shape.gain * total**2)
         levels = levels * (model.stabilised_sigma / total)
     all_errors = np.hypot(errors, frame_errors[:, None, None])
-    return NoiseLaw(model, levels, all_errors, brightness, blocks, estimated=True)
+    return NoiseLaw(
+        model=model,
+        levels=levels,
+        errors=all_errors,
+        brightness=brightness,
+        blocks=blocks,
+        estimated=True,
+    )
 
 
 def noise_level(picture: NDArray[np.float32]) -> float:

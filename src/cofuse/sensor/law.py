@@ -123,7 +123,7 @@ class NoiseModel:
         return root, bend, float(np.sqrt(1.0 + 255.0 * bend)) + 1.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class NoiseLaw:
     """The noise of a stack, in 8-bit grey levels (white at 255) whatever the depth.
 
@@ -168,7 +168,8 @@ class NoiseLaw:
     def white(cls, sigma: float, *, frames: int = 1, colour: bool = False) -> NoiseLaw:
         """Describe white noise of a given level, the same in every frame and channel."""
         shape = frames, 3 if colour else 1, BANDS
-        return cls(NoiseModel(float(sigma)), np.full(shape, float(sigma)), np.zeros(shape))
+        levels, errors = np.full(shape, float(sigma)), np.zeros(shape)
+        return cls(model=NoiseModel(float(sigma)), levels=levels, errors=errors)
 
     @property
     def by_frame(self) -> Array:
@@ -283,7 +284,7 @@ class NoiseLaw:
             arrays = {name: np.array(content[name], np.float64) for name in _ARRAYS}
             arrays["brightness"] = arrays["brightness"].reshape(-1, 3)
             blocks, estimated = float(content["blocks"]), bool(content["estimated"])
-            return cls(model, **arrays, blocks=blocks, estimated=estimated)
+            return cls(model=model, **arrays, blocks=blocks, estimated=estimated)
         except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise _broken(f"{error}{' is missing' * isinstance(error, KeyError)}") from error
 

@@ -131,12 +131,6 @@ class StackRecord(Record, Stack):
         return [frame.name for frame in self.frames]
 
     @property
-    def decoded_bytes(self) -> int:
-        """Bytes of all frames in memory."""
-        pixels = ((f, f.width * f.height * f.pages) for f in self.frames)
-        return sum(n * (3 if f.colour else 1) * f.depth // 8 for f, n in pixels)
-
-    @property
     def pages(self) -> int:
         """Frames in all files."""
         return sum(frame.pages for frame in self.frames)

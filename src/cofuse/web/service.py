@@ -73,7 +73,8 @@ class Service:
         _check_job(stack, options)
         free = shutil.disk_usage(self.config.folder).free
         # Frames may have to be kept in a file while they are fused, and beside it for the viewer.
-        if 2 * stack.decoded_bytes > free:
+        pixels = ((f, f.width * f.height * f.pages) for f in stack.frames)
+        if 2 * sum(n * (3 if f.colour else 1) * f.depth // 8 for f, n in pixels) > free:
             raise CofuseError("there is not enough room on the disk to fuse this stack")
         with self.store.lock:
             waiting = sum(job.state == "waiting" for job in self.store.jobs.all())

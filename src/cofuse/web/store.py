@@ -45,7 +45,9 @@ class Records(dict[str, _Record]):
         self._folder, self._word, self._lock = folder, word, lock
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for place in sorted(folder.iterdir()):
-            if _is_orphan(place, word):
+            # A server may have been killed while it made or deleted a folder.
+            own = _OWN_NAME.fullmatch(place.name) and not (place / f"{word}.json").exists()
+            if not place.is_symlink() and (own or place.name.startswith(_GONE)):
                 _remove(place)
                 continue
             try:
@@ -245,12 +247,6 @@ def _claimed(folder: Path) -> TextIO:
     except OSError as error:
         raise CofuseError(f"{folder} cannot be used: {error.strerror}; name another") from error
     return lock
-
-
-def _is_orphan(folder: Path, word: str) -> bool:
-    """Whether a server was killed while it made or deleted a folder."""
-    is_own = _OWN_NAME.fullmatch(folder.name) and not (folder / f"{word}.json").exists()
-    return not folder.is_symlink() and bool(is_own or folder.name.startswith(_GONE))
 
 
 def content_of(path: Path, missing: str) -> bytes:

@@ -102,7 +102,7 @@ class _Parts:
                 "on_headers_finished": self._open,
                 "on_part_data": self._write,
                 "on_part_end": lambda: self.close(keep=True),
-                "on_end": self._end,
+                "on_end": partial(setattr, self, "ended", True),
             },
         )
 
@@ -149,6 +149,3 @@ class _Parts:
     def _write(self, data: bytes, start: int, end: int) -> None:
         if self._file is not None:
             self._file.write(data[start:end])
-
-    def _end(self) -> None:
-        self.ended = True

@@ -72,7 +72,13 @@ def solve_tv(
         p, slope, momentum = slope, p, following
     converged = bounds[-1] <= tolerance
     reason = "error proven to be below the tolerance" if converged else "out of iterations"
-    trace = SolverTrace("FGP", iteration, converged, reason, {"error bound": tuple(bounds)})
+    trace = SolverTrace(
+        solver="FGP",
+        iterations=iteration,
+        converged=converged,
+        reason=reason,
+        history={"error bound": tuple(bounds)},
+    )
     return y - _adjoint(p), trace
 
 
