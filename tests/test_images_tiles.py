@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
-from cofuse.images.tiles import MULTIPLE, padded, tiles_of
+from cofuse.images.tiles import MULTIPLE, Tile, box_of, padded, tiles_of
 
 sides = st.integers(1, 400)
 multiples = st.integers(1, 8).map(MULTIPLE.__mul__)
@@ -58,3 +59,30 @@ def test_padding_mirrors_at_the_last_row_and_column(
 def test_sides_and_halos_off_the_grid_are_refused(side: int, halo: int) -> None:
     with pytest.raises(AssertionError):
         list(tiles_of((200, 200), side, halo))
+
+
+@given(
+    hnp.arrays(bool, st.tuples(st.integers(1, 20), st.integers(1, 20)), fill=st.just(False)),
+    st.integers(0, 6),
+    st.integers(1, 5),
+    st.tuples(*[st.integers(0, 8)] * 4),
+)
+def test_a_box_is_the_smallest_that_holds_what_is_wanted(wanted, halo, multiple, margins) -> None:
+    top, left, bottom, right = margins
+    rows, columns = slice(top, top + wanted.shape[0]), slice(left, left + wanted.shape[1])
+    part = Tile(rows, columns, slice(0, rows.stop + bottom), slice(0, columns.stop + right))
+    box = box_of(part, wanted, halo, multiple)
+    if not wanted.any():
+        assert box is None
+        return
+    assert box is not None
+    for axis, (here, around, whole, every) in enumerate(
+        zip(box.here, box.around, part.here, part.around, strict=True)
+    ):
+        along = np.flatnonzero(wanted.any(axis=1 - axis)) + whole.start
+        assert whole.start <= here.start <= along[0] and along[-1] < here.stop <= whole.stop
+        assert (here.start - whole.start) % multiple == 0
+        assert here.stop == whole.stop or (here.stop - whole.start) % multiple == 0
+        assert along[0] - here.start < multiple and here.stop - 1 - along[-1] < multiple
+        assert around.start == max(every.start, here.start - halo)
+        assert around.stop == min(every.stop, here.stop + halo)
